@@ -21,8 +21,9 @@ so that nobody waits longer for it than SHARE of a run. What is assumed:
 1. Candidates come like independent draws: a search wins about as much while its time grows from t to e t as it won
    before, while it grew from t / e to t (the theory of records). A gain counts by how recent it is.
 2. What has won nothing since t_0 may have luck with a chance of t_0 / t, as of a find in t / t_0 draws (the rule of
-   succession). It is worth LUCK of the run: any layout that is allowed, steps are shorter by 24 % in the mean of 8
-   clusters than by the first plan, and by 0.4 to 1.3 % for each e of time after that (docs/benchmarks/layout-search.md).
+   succession). It is worth LUCK of the run: where any layout is allowed, steps are shorter by 24 % in the mean of 8
+   clusters than by the first plan, and by 0.4 to 1.3 % for each e of time after that
+   (docs/benchmarks/layout-search.md).
 3. A second of waiting costs as much as a second of running, for every job. Runs are as long as predicted.
 4. A job runs for RUN_S by its first plan where its steps are not known, or where plans are judged by their price.
 

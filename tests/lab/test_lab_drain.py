@@ -1,4 +1,4 @@
-"""A drained node: the job saves its state in its volume claim, waits for the node, and goes on where it was."""
+"""A drained node: a job saves its state in its volume claim, waits for the node, and goes on; so does the operator."""
 
 from __future__ import annotations
 
@@ -8,12 +8,29 @@ from pathlib import Path
 
 import pytest
 from hulk_lab import up
-from lab_jobs import ENDLESS, GRACE_S, LAUNCH, Jobs, cordoned, job, nodes, saved_at_its_end, system_pods
+from hulk_lab.processes import wait_until
+from lab_jobs import (
+    ENDLESS,
+    GRACE_S,
+    LAUNCH,
+    PATIENCE_S,
+    SYSTEM_NAMESPACE,
+    Jobs,
+    cordoned,
+    job,
+    nodes,
+    saved_at_its_end,
+    system_pods,
+    uids,
+)
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(1200)]
 
 NAME, CLAIM = "rooted", "state"
+STEADY = "steady"
 HOSTNAME = "kubernetes.io/hostname"
+TAKEN_OVER_S = 15
+OPERATOR = "deployment/hulk-operator"
 
 
 @pytest.fixture
@@ -71,3 +88,39 @@ def test_a_drained_job_saves_its_state_waits_and_goes_on(installed: up.Lab, jobs
     assert jobs.resumed_at(NAME, attempt=2) == saved
     status = jobs.wait(NAME, "a step more", lambda now: now.get("observed", {}).get("step", 0) > saved)
     assert (status["attempt"], status["failures"], status["disruptions"]) == (2, 0, 1)
+
+
+@pytest.fixture
+def returning(installed: up.Lab) -> Iterator[set[str]]:
+    """The nodes of the operator, to which it comes back: other tests may kill the other nodes."""
+    kept = set(nodes(system_pods(installed, "operator")))
+    yield kept
+    with cordoned(installed, *(node.name for node in installed.nodes if node.name not in kept)):
+        installed.kube.kubectl("rollout", "restart", OPERATOR, "-n", SYSTEM_NAMESPACE)
+        installed.kube.kubectl("rollout", "status", OPERATOR, "-n", SYSTEM_NAMESPACE, "--timeout", f"{PATIENCE_S}s")
+
+
+def leader(lab: up.Lab) -> str:
+    """The operator that acts; empty while none does."""
+    found: str = lab.kube.get("lease", "hulk-operator", "-n", SYSTEM_NAMESPACE)["spec"].get("holderIdentity") or ""
+    return found
+
+
+def test_a_job_does_not_notice_that_its_operators_node_is_drained(
+    installed: up.Lab, jobs: Jobs, returning: set[str]
+) -> None:
+    """Both replicas are on one node: the budget lets them go one after the other."""
+    jobs.submit(job(STEADY, (2, 2), steps=ENDLESS))
+    jobs.wait(STEADY, "its first steps", lambda now: now.get("observed", {}).get("step"))
+    gang, before = uids(jobs.pods(STEADY)), leader(installed)
+    with cordoned(installed, *returning):
+        selector = "--pod-selector=app.kubernetes.io/component=operator"
+        for node in returning:
+            installed.kube.kubectl("drain", node, "--delete-emptydir-data", selector, f"--timeout={PATIENCE_S}s")
+        assert not set(nodes(system_pods(installed, "operator"))) & returning
+        wait_until(lambda: leader(installed) not in {"", before}, "another leader", timeout_s=TAKEN_OVER_S)
+        seen = jobs.status(STEADY)["observed"]["step"]
+        status = jobs.wait(STEADY, "a step more", lambda now: now["observed"]["step"] > seen, TAKEN_OVER_S)
+    assert uids(jobs.pods(STEADY)) == gang
+    assert [status[name] for name in ("attempt", "failures", "disruptions", "restarts")] == [1, 0, 0, 0]
+    jobs.delete(STEADY)

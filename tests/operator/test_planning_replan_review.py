@@ -10,9 +10,10 @@ import pytest
 from hulk_operator import names
 from hulk_operator.api import CheckpointStatus, ConditionType, HulkJob, Observed, Startup, format_time
 from hulk_operator.cluster import HULK_JOBS, NODE_PROFILES, ApiResource, Object
+from hulk_operator.planning.commit import packed_bases
 from hulk_operator.planning.inventory import Reader
 from hulk_operator.planning.process import Search
-from hulk_operator.planning.replan_review import is_reviewed, made_of, restart_of
+from hulk_operator.planning.replan_review import is_reviewed, restart_of
 from hulk_operator.planning.replan_reviewer import Reviewer
 from hulk_operator.planning.reservations import Held
 from hulk_operator.reconcile.types import FullPlan, Planned, Review
@@ -230,7 +231,8 @@ async def basis_now(one: Site) -> Any:
     reader = Reader(one.world.cluster, partial(read, one.world.cluster))
     inventory = await reader.inventory((), NOW)
     workload = await reader.workload(one.job, inventory, {"a": 1, "b": 1})
-    return made_of(one.full.plan, workload, inventory.topology(names.DEFAULT_RESOURCE), {})
+    topology = inventory.topology(names.DEFAULT_RESOURCE)
+    return packed_bases({one.job.key: one.full.plan}, {one.job.key: workload}, topology)[one.job.key]
 
 
 @pytest.mark.parametrize(

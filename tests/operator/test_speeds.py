@@ -12,6 +12,7 @@ from hulk_operator.inputs.speeds import (
     agreed,
     kept,
     possible,
+    said_speeds,
     with_measured_speeds,
 )
 from hulk_placement.accelerators import fastest
@@ -35,7 +36,7 @@ def measured(entries: dict[str, list[dict[str, Any]]], now: datetime = NOW) -> W
         name: NodeProfile.model_validate({"metadata": {"name": name}, "status": {"accelerators": found}})
         for name, found in entries.items()
     }
-    return with_measured_speeds(PLAIN, profiles, dict.fromkeys(entries, "cpu"), now)
+    return with_measured_speeds(PLAIN, said_speeds(profiles, dict.fromkeys(entries, "cpu"), now))
 
 
 def test_speeds_count_by_workload_on_the_product_that_is_there() -> None:

@@ -175,7 +175,7 @@ def test_other_products_are_compared_by_data_sheets(
     workload = to_workload(one, to_model(one.spec, measured=known.model), Situation(1, dict.fromkeys(products, 1)))
     assert known.model is not None
     shown = ShownSpeeds("a", reference_speeds(one.spec, known.model, products))
-    workload = with_measured_speeds(workload, {}, products, NOW, shown)
+    workload = with_measured_speeds(workload, {}, shown)
     topology = Topology(tuple(Machine(name, "eu", "", 1, product=of) for name, of in products.items()), {}, {})
     found = {
         name: workload.model.flops_per_sequence / speed for name, speed in speeds(workload, topology, products).items()

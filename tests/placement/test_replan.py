@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 from depth import num_examples
-from hulk_placement.basis import basis_of
+from hulk_placement.basis import Basis, bases_of, basis_of
 from hulk_placement.cost.foresee import foresee
 from hulk_placement.files.basis import pack_basis, unpack_basis
 from hulk_placement.model import Layer, LayerTimes, Model, TimesRow
@@ -403,6 +403,33 @@ def test_what_a_plan_was_made_of_comes_back_as_it_was_packed(world: tuple[Topolo
     assert not changes(plan, unpack_basis(packed), job, topology).beyond(1.000001)
     assert unpack_basis(packed).accelerators == basis.accelerators
     assert pack_basis(unpack_basis(packed)) == packed
+
+
+def test_plans_of_a_pass_were_made_of_what_the_others_left_and_of_what_their_jobs_had() -> None:
+    """a0 goes to the first job, b0 to the second, whose worker there waited already; a1 to nobody."""
+    world = replace(two_regions(), machines=tuple(replace(m, num_accelerators=2) for m in two_regions().machines))
+    free = replace(
+        world, machines=tuple(replace(m, num_accelerators=1) if m.name == "b0" else m for m in world.machines)
+    )
+    (job, first), (_, second) = on(free, "a0"), on(free, "b0")
+    other = replace(job, key="team/other", kept={"b0": 1})
+    plans = {job.key: first, other.key: replace(second, key=other.key)}
+    found = bases_of(plans, {job.key: job, other.key: other}, free)
+    assert {key: dict(basis.accelerators) for key, basis in found.items()} == {
+        job.key: {"a0": 2, "a1": 2, "b0": 0},
+        other.key: {"a0": 1, "a1": 2, "b0": 2},
+    }
+    assert found[job.key] == replace(basis_of(first, job, free), accelerators=found[job.key].accelerators)
+    assert found[job.key].regions is found[other.key].regions
+
+
+def test_what_a_plan_was_made_of_stays_small_with_thousands_of_machines() -> None:
+    machines = [f"gpu-{number:05d}" for number in range(5_000)]
+    regions = {name: f"region-{number % 20}" for number, name in enumerate(machines)}
+    links = {(a, b): Link(0.02, 1e8) for a in set(regions.values()) for b in set(regions.values())}
+    packed = pack_basis(Basis(dict.fromkeys(machines, 8), regions, links, {}))
+    assert len(packed) < 20_000
+    assert unpack_basis(packed).regions == regions
 
 
 @pytest.mark.parametrize(

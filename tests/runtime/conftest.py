@@ -4,10 +4,8 @@ import gc
 import gzip
 import json
 import os
-import random
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -22,31 +20,12 @@ from typing import Any
 import pytest
 import start_order
 from forked import python
+from free_ports import free_port
 from hulk_runtime.plan import wire
 
 GPT = ("-m", "hulk_runtime.examples.gpt")
 PATIENCE_S = 240.0
-GIVEN: set[int] = set()
-"""Ports that this process has given out."""
 STEP_LINE = re.compile(r"^(?:step=|epoch=.* go on after step )(\d+) loss=(\S+)", re.MULTILINE)
-
-
-def free_port() -> int:
-    """A TCP port that is free, and that no connection of others or listener at any port takes in the meantime.
-
-    Nor does another test: each worker has ports of its own, and gives none out twice.
-    """
-    first_ephemeral = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
-    num_workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-    own = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-    while True:
-        port = random.SystemRandom().randrange(10_000 + own, first_ephemeral, num_workers)
-        if port in GIVEN:
-            continue
-        with socket.socket() as probe, suppress(OSError):
-            probe.bind(("", port))
-            GIVEN.add(port)
-            return port
 
 
 def plan_document(accelerators: tuple[int, ...] = (1, 1), **changes: Any) -> dict[str, Any]:

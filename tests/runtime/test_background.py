@@ -29,6 +29,7 @@ from collective_ranks import (
     vectors,
     wait_for,
 )
+from free_ports import free_port
 from hulk_runtime import background
 from hulk_runtime.collective.drift import agreement
 from hulk_runtime.collective.drift.agreement import ROUND
@@ -232,15 +233,9 @@ def steps_answer_breaks(patch: pytest.MonkeyPatch) -> None:
     assert 'failures_total{thread="hulk-steps-answer"} 0' not in shown_steps()
 
 
-def a_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port: int = free.getsockname()[1]
-        return port
-
-
 def shown_steps() -> str:
     """What is served of a worker that made a step, once an answer comes."""
-    steps = step_server.WorkerSteps(1, step_server.Served(1, a_port(), speaks=True))
+    steps = step_server.WorkerSteps(1, step_server.Served(1, free_port(), speaks=True))
     found: list[str] = []
 
     def asked() -> bool:

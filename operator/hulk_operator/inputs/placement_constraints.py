@@ -64,19 +64,21 @@ def allowed_nodes(
 ) -> Mapping[str, int]:
     """The candidates that pins and prices leave. UnusableJobError where two wishes exclude each other."""
     _require_places(job, regions, nodes)
-    _require_nodes(pins, nodes)
-    if not has_stages:
+    if pins:
+        _require_nodes(pins, nodes)
+    if pins and not has_stages:
         _require_common_node(pins, nodes)
-        _require_named_nodes(job, pins, regions, nodes)
         candidates = {
             name: num for name, num in candidates.items() if all(pin.allows(_machine(name, nodes)) for pin in pins)
         }
+    if not has_stages:
+        _require_named_nodes(job, pins, regions, nodes)
     return _affordable(job, candidates, nodes)
 
 
 def are_apart(pins: Sequence[LayerPin], nodes: Nodes) -> bool:
     """Whether no node may have all pinned layers, and yet each layer has one."""
-    there = [_machine(name, nodes) for name in nodes.regions]
+    there = [_machine(name, nodes) for name in nodes.regions] if pins else []
     if not there or any(all(pin.allows(machine) for pin in pins) for machine in there):
         return False
     layers = {layer for pin in pins for layer in pin.layers}

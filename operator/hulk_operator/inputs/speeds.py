@@ -70,22 +70,22 @@ def kept(entries: Iterable[AcceleratorStatus], new: AcceleratorStatus) -> list[A
     return _by_time(newest)[-MAX_LINKS:]
 
 
+Said = list[tuple[str, AcceleratorStatus]]
+"""What one namespace's jobs say: node and entry, the newest last."""
+
+
 def with_measured_speeds(
-    workload: Workload,
-    profiles: Mapping[str, NodeProfile],
-    products: Mapping[str, str],
-    now: datetime,
-    earlier: ShownSpeeds = ShownSpeeds(),
+    workload: Workload, said: Mapping[str, Said], earlier: ShownSpeeds = ShownSpeeds()
 ) -> Workload:
-    """The workload with the speeds that nodes showed on the product they have now: with it, else with another."""
+    """The workload with the speeds that nodes showed (`said_speeds`): with it, else with another."""
     job, namespace, digest = workload.key, names.namespace_of(workload.key), workload.digest
-    said = _by_namespace(profiles, products, now)
-    own = sorted(said.pop(namespace, ()), key=lambda row: (names.key(namespace, row[1].job) == job, row[1].time))
+    own = sorted(said.get(namespace, ()), key=lambda row: (names.key(namespace, row[1].job) == job, row[1].time))
     found = {node: entry for node, entry in own if entry.workload == digest}
     there = {node: speed for node, speed in earlier.speeds.items() if node == earlier.node}
     measured = there | {node: float(entry.flops_per_second) for node, entry in found.items()}
     reference = measured or earlier.speeds
-    others = agreed([{**likely(reference, _others(rows, digest)), **_exact(rows, digest)} for rows in said.values()])
+    of_others = [rows for of, rows in said.items() if of != namespace]
+    others = agreed([{**likely(reference, _others(rows, digest)), **_exact(rows, digest)} for rows in of_others])
     return replace(
         workload,
         flops_per_s=measured,
@@ -145,12 +145,8 @@ def _largest_alike(values: Sequence[float]) -> Sequence[float]:
     return max(runs, key=len)
 
 
-Said = list[tuple[str, AcceleratorStatus]]
-"""What one namespace's jobs say: node and entry, the newest last."""
-
-
-def _by_namespace(profiles: Mapping[str, NodeProfile], products: Mapping[str, str], now: datetime) -> dict[str, Said]:
-    """Without what is too old, of another product than the node has now, or of nobody knows whom."""
+def said_speeds(profiles: Mapping[str, NodeProfile], products: Mapping[str, str], now: datetime) -> dict[str, Said]:
+    """By namespace; without what is too old, of another product than the node has now, or of nobody knows whom."""
     found: dict[str, Said] = defaultdict(list)
     for node, profile in profiles.items():
         for entry in _by_time(profile.status.accelerators):

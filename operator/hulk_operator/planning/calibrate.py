@@ -2,11 +2,12 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import pairwise
 from statistics import median
+from typing import Final
 
 from hulk_placement.cost.compute import layer_seconds
 from hulk_placement.cost.known import work
@@ -16,24 +17,50 @@ from hulk_placement.workload import Workload
 
 from hulk_operator.inputs.speeds import possible
 from hulk_operator.observation import Preflight
-from hulk_operator.planning.inventory import Reader
+from hulk_operator.planning.inventory import Inventory, Reader
 from hulk_operator.planning.process import Search
 from hulk_operator.reconcile.plan_summary import prediction_summary
 from hulk_operator.reconcile.types import Calibration, View
 
+FRESH: Final = timedelta(seconds=2)
 
-async def calibrate(
-    reader: Reader, search: Search, view: View, preflight: Preflight, now: datetime
+
+class Calibrator:
+    """Gangs that come up together are calibrated on one picture of the cluster, which is at most FRESH old."""
+
+    def __init__(self, reader: Reader, search: Search, clock: Callable[[], datetime]) -> None:
+        self._reader = reader
+        self._search = search
+        self._clock = clock
+        self._reading = asyncio.Lock()
+        self._seen: Inventory | None = None
+
+    async def calibrate(self, view: View, preflight: Preflight) -> Calibration | None:
+        """The prediction and the speeds; None when what was measured does not fit the plan or the nodes there are."""
+        plan = view.full.plan if view.full else None
+        if plan is None or len(preflight.compute_s) != plan.layout.num_ranks:
+            return None
+        inventory = await self._inventory(view.job.spec.workers.resource_name)
+        return await _calibrate(self._reader, self._search, view, plan, preflight, inventory)
+
+    async def _inventory(self, resource: str) -> Inventory:
+        """With its topology made: by the first that asks, while the others wait."""
+        async with self._reading:
+            if self._seen is None or self._clock() - self._seen.now >= FRESH:
+                self._seen = await self._reader.inventory((), self._clock())
+            await asyncio.to_thread(self._seen.topology, resource)
+            return self._seen
+
+
+async def _calibrate(
+    reader: Reader, search: Search, view: View, plan: Plan, preflight: Preflight, inventory: Inventory
 ) -> Calibration | None:
-    """The prediction and the speeds; None when what was measured does not fit the plan or the nodes there are."""
-    plan = view.full.plan if view.full else None
-    if plan is None or len(preflight.compute_s) != plan.layout.num_ranks:
+    resource, now = view.job.spec.workers.resource_name, inventory.now
+    whole = inventory.topology(resource)
+    own = tuple(machine for machine in whole.machines if machine.name in plan.rank_machines)
+    if len(own) < len(set(plan.rank_machines)):
         return None
-    inventory = await reader.inventory((), now)
-    resource = view.job.spec.workers.resource_name
-    topology = await asyncio.to_thread(inventory.topology, resource)
-    if not set(plan.rank_machines) <= {machine.name for machine in topology.machines}:
-        return None
+    topology = replace(whole, machines=own)  # of which each was measured: no other one tells anything of them
     workload = await reader.workload(view.job, inventory)
     if plan.stages[-1] >= workload.model.num_layers:
         return None

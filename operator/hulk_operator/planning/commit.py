@@ -8,8 +8,8 @@ from datetime import datetime
 from typing import Final
 
 from hulk_placement import wire
-from hulk_placement.basis import Basis
-from hulk_placement.files.basis import unpack_basis
+from hulk_placement.basis import bases_of
+from hulk_placement.files.basis import pack_bases
 from hulk_placement.plan import Plan
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
@@ -55,6 +55,12 @@ def compatible(
     return Compatible(fitting, room)
 
 
+def packed_bases(plans: Mapping[str, Plan], workloads: Mapping[str, Workload], topology: Topology) -> dict[str, bytes]:
+    """What each plan of a pass is reviewed by, where its model is known: of others no plan is known to be better."""
+    made_of = bases_of(plans, workloads, topology)
+    return pack_bases({key: basis for key, basis in made_of.items() if workloads[key].model.is_counted})
+
+
 async def planned(
     search: Search,
     job: HulkJob,
@@ -62,7 +68,7 @@ async def planned(
     workload: Workload,
     topology: Topology,
     now: datetime,
-    basis: Basis | None = None,
+    basis: bytes | None = None,
     share: Share | None = None,
     taken_ports: Collection[range] = (),
 ) -> Planned | Unplanned:
@@ -108,14 +114,8 @@ def read_full_plan(written: Object, digest: str) -> FullPlan | None:
     try:
         blob = b64decode((written.get("binaryData") or {}).get(names.PLAN_KEY, ""))
         plan, meta = wire.decode(blob, digest)
-        basis = _basis(written)
+        basis = b64decode(packed) if (packed := (written.get("binaryData") or {}).get(names.PLAN_BASIS_KEY)) else None
     except ValueError as error:
         logger.warning("%s", error)
         return None
     return FullPlan(plan, blob, digest, meta.steps, basis)
-
-
-def _basis(written: Object) -> Basis | None:
-    """What the plan was made of; None where an earlier version of the operator wrote it."""
-    packed = (written.get("binaryData") or {}).get(names.PLAN_BASIS_KEY)
-    return None if packed is None else unpack_basis(b64decode(packed))

@@ -28,7 +28,7 @@ from hulk_operator.inputs.devices import with_claims
 from hulk_operator.inputs.node import region
 from hulk_operator.inputs.placement_constraints import Nodes, UnusableJobError
 from hulk_operator.inputs.pod_size import Amounts
-from hulk_operator.inputs.speeds import ShownSpeeds, with_measured_speeds
+from hulk_operator.inputs.speeds import Said, ShownSpeeds, said_speeds, with_measured_speeds
 from hulk_operator.inputs.topology import Claim, Room
 from hulk_operator.inputs.unknown_model import measured_model, reference_speeds
 from hulk_operator.inputs.workloads import (
@@ -74,9 +74,9 @@ class Inventory:
         """What jobs hold of one kind of accelerator, by namespace."""
         return {namespace: amounts.get(resource, 0) for namespace, amounts in self.taken.items()}
 
-    def unheld(self, resource: str) -> dict[str, int]:
+    def unheld(self, resource: str) -> Mapping[str, int]:
         """Accelerators of one kind that nobody holds, by node."""
-        return inputs.unheld(self.room, resource)
+        return self._once(("unheld", resource), lambda: inputs.unheld(self.room, resource))
 
     def spec_of(self, job: HulkJob) -> Object:
         """A worker's pod as the template has it, its own device claims among its requests."""
@@ -108,6 +108,10 @@ class Inventory:
     def topology(self, resource: str) -> Topology:
         """The planner's topology for one kind of accelerator. With thousands of nodes it takes some 0.4 s."""
         return self._once(("topology", resource), lambda: self._topology(resource))
+
+    def said(self, resource: str) -> Mapping[str, Said]:
+        """What jobs said of nodes' speeds, by namespace."""
+        return self._once(("said", resource), lambda: said_speeds(self.profiles, self.products(resource), self.now))
 
     def candidates(self, spec: Object, resource: str, num_accelerators: int) -> Mapping[str, int]:
         """How many pods of a spec each admitting node holds (`inputs.candidates`), once for jobs that are alike."""
@@ -218,8 +222,7 @@ def _workload(
     free = _candidates(job, inventory, avoided, kept)
     if not any(free.values()):
         _require_large_enough(job, inventory)
-    labels = {name: state.labels for name, state in inventory.states.items()}
-    candidates = within(placed, free, _num_workers_fitting(job, inventory, kept), labels)
+    candidates = free if placed is None else _within(placed, free, job, inventory, kept)
     situation = Situation(
         attempt=job.status.attempt + 1,
         candidates=candidates,
@@ -231,7 +234,7 @@ def _workload(
     workload = to_workload(job, to_model(spec, text, seen), situation)
     products = inventory.products(resource)
     shown = ShownSpeeds(seen.node or "", reference_speeds(spec, seen, products)) if seen else ShownSpeeds()
-    return with_measured_speeds(workload, inventory.profiles, products, inventory.now, shown)
+    return with_measured_speeds(workload, inventory.said(resource), shown)
 
 
 def _inventory(seen: Snapshot, held: Sequence[Held], now: datetime, without: Collection[str]) -> Inventory:
@@ -297,6 +300,14 @@ def _candidates(job: HulkJob, seen: Inventory, avoided: Collection[str], kept: M
     except UNUSABLE as error:
         message = f"The pod template cannot be used: {type(error).__name__}: {error}."
         raise UnusableJobError("InvalidTemplate", message) from error
+
+
+def _within(
+    placed: Placement, free: Mapping[str, int], job: HulkJob, seen: Inventory, kept: Mapping[str, int]
+) -> Mapping[str, int]:
+    """Of the candidates, those that Kueue admitted the job to."""
+    labels = {name: state.labels for name, state in seen.states.items()}
+    return within(placed, free, _num_workers_fitting(job, seen, kept), labels)
 
 
 def _num_workers_fitting(job: HulkJob, seen: Inventory, kept: Mapping[str, int]) -> dict[str, int]:

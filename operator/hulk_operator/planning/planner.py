@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
-from hulk_placement.basis import Basis
 from hulk_placement.fleet.types import Settings as FleetSettings
 from hulk_placement.plan import Plan
 from hulk_placement.replan.decide import Policy
@@ -26,16 +25,15 @@ from hulk_operator.cluster import Cluster, ClusterError, Refused
 from hulk_operator.inputs import topology as inputs
 from hulk_operator.inputs.placement_constraints import UnusableJobError
 from hulk_operator.observation import Preflight
-from hulk_operator.planning.calibrate import calibrate
+from hulk_operator.planning.calibrate import Calibrator
 from hulk_operator.planning.child_process import IDLE_S
-from hulk_operator.planning.commit import compatible, planned
+from hulk_operator.planning.commit import compatible, packed_bases, planned
 from hulk_operator.planning.dispatcher import Dispatcher, Turns
 from hulk_operator.planning.full_plans import FullPlans
 from hulk_operator.planning.inventory import Inventory, Reader
 from hulk_operator.planning.plan_grants import solved
 from hulk_operator.planning.process import Problem, Search
 from hulk_operator.planning.queue_decision import in_line
-from hulk_operator.planning.replan_review import made_of
 from hulk_operator.planning.replan_reviewer import Reviewer
 from hulk_operator.planning.reservations import Held, new_claims
 from hulk_operator.pods import is_on_host
@@ -90,6 +88,7 @@ class Planner:
         self._clock = clock
         self._retry_s = (timing or Timing()).retry_plan_s
         self._search = Search(budget or Budget(), failed, idle_s)
+        self._calibrator = Calibrator(self._reader, self._search, clock)
         self._wanted: set[str] = set()
         self._refused: set[str] = set()
         self._answers: dict[str, Given] = {}
@@ -166,7 +165,7 @@ class Planner:
 
     async def calibrate(self, view: View, preflight: Preflight) -> Calibration | None:
         """What the ranks measured -> each node's speed, and the prediction that follows; None when it does not fit."""
-        return await calibrate(self._reader, self._search, view, preflight, self._clock())
+        return await self._calibrator.calibrate(view, preflight)
 
     async def run(self) -> None:
         """Plan until cancelled."""
@@ -303,11 +302,12 @@ class Planner:
             kept = {key: workload.kept for key, workload in workloads.items()}
             fitting = compatible(jobs, solution.plans.values(), room, kept)
             room = fitting.room
+            bases = await asyncio.to_thread(packed_bases, solution.plans, workloads, problem.topology)
             for key, plan in fitting.plans.items():
                 try:
-                    basis = _basis(plan, workloads[key], problem, solution)
                     share = grant.share if (grant := turns.grants.get(key)) else None
                     taken = self._taken_ports(key) if is_on_host(jobs[key]) else ()
+                    basis = bases.get(key)
                     answer: Answer = await planned(
                         self._search, jobs[key], plan, workloads[key], problem.topology, now, basis, share, taken
                     )
@@ -353,11 +353,6 @@ def _steps_left(job: HulkJob) -> int | None:
     """What the job has still to make, by its last checkpoint; None where it does not say how many it makes."""
     steps, kept = job.spec.training.steps, job.status.checkpoint
     return None if steps is None else max(1, steps - (kept.step if kept else 0))
-
-
-def _basis(plan: Plan, workload: Workload, problem: Problem, solution: Solution) -> Basis | None:
-    """What a plan is reviewed by; None where its model is not known, so that no other plan is known to be better."""
-    return made_of(plan, workload, problem.topology, solution.plans) if workload.model.is_counted else None
 
 
 def _defect(job: HulkJob, error: Exception) -> Unplanned:

@@ -4,13 +4,12 @@ Only what a job gains from voluntarily is reviewed here: links that drifted, nod
 question: the attempt is over, and the next plan does without it.
 """
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from hulk_placement.basis import Basis, basis_of
-from hulk_placement.plan import Plan
+from hulk_placement.basis import Basis
+from hulk_placement.files.basis import unpack_basis
 from hulk_placement.replan.answer import Replanned, Situation
 from hulk_placement.replan.changes import Changes, changes
 from hulk_placement.replan.decide import Policy
@@ -88,23 +87,17 @@ def _is_unknown(link: Link) -> bool:
     return link.kind is LinkKind.UNKNOWN
 
 
-def made_of(plan: Plan, workload: Workload, topology: Topology, others: Mapping[str, Plan]) -> Basis:
-    """What a plan was made of: what the pass found free but for the other plans of the pass, and what the job had."""
-    each = workload.accelerators_per_worker
-    free = Counter({machine: count * each for machine, count in workload.kept.items()})
-    for key, other in others.items():
-        if key != plan.key:
-            free.subtract(other.accelerators())
-    return basis_of(plan, workload, given_back(topology, free))
-
-
 def question(
     job: HulkJob, full: FullPlan, workload: Workload, topology: Topology, ages: Ages, policy: Policy, now: datetime
 ) -> Question | None:
-    """What to ask of the search; None where nothing changed that moves a job. The topology lacks what the job holds."""
+    """What to ask of the search; None where nothing changed that moves a job. The topology lacks what the job holds.
+
+    ValueError where what the plan was made of cannot be read.
+    """
     assert full.basis is not None
-    free = as_last_known(given_back(topology, full.plan.accelerators()), full.basis)
-    changed = changes(full.plan, full.basis, workload, free)
+    basis = unpack_basis(full.basis)
+    free = as_last_known(given_back(topology, full.plan.accelerators()), basis)
+    changed = changes(full.plan, basis, workload, free)
     held_s = ages.held_s(job.key, full.plan.attempt, changed, policy.drift_factor, now)
     if changed.lost or not (changed.added or changed.beyond(policy.drift_factor)):
         return None
@@ -112,7 +105,7 @@ def question(
     made = observed.step if observed else 0
     moving = Moving(restart_of(job), kept.bytes if kept and kept.bytes else None, is_stored=True)
     situation = Situation(max(0, job.spec.training.num_steps - made), held_s)
-    return Question(full.plan, full.basis, replace(workload, kept={}), free, situation, moving, policy)
+    return Question(full.plan, basis, replace(workload, kept={}), free, situation, moving, policy)
 
 
 def restart_of(job: HulkJob) -> Restart:

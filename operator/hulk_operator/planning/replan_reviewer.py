@@ -92,7 +92,9 @@ class Reviewer:
             num = len(full.plan.workers)
             workload = replace(workload, min_workers=num, max_workers=num)
         topology = await asyncio.to_thread(inventory.topology, job.spec.workers.resource_name)
-        asked = question(job, full, workload, topology, self._ages, self._policy, inventory.now)
+        asked = await asyncio.to_thread(
+            question, job, full, workload, topology, self._ages, self._policy, inventory.now
+        )
         if asked is None:
             return
         found = review(job, await search.replan(asked))

@@ -10,7 +10,6 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any, Literal
 
-from hulk_placement.basis import Basis
 from hulk_placement.plan import Plan
 
 from hulk_operator import names
@@ -62,7 +61,7 @@ class FullPlan:
     blob: bytes
     digest: str
     num_steps: int
-    basis: Basis | None = None  # what it was made of, where that is known
+    basis: bytes | None = None  # what it was made of, packed (`pack_basis`), where that is known
 
     @property
     def preflight(self) -> bool:

@@ -73,6 +73,28 @@ class MadeOf(Part):
     """Regions whose uplinks were stated."""
 
 
+class MadeOfGroup(Speed):
+    """Machines that the plan might have used and that are alike."""
+
+    names: Names
+    """Their names."""
+    region: Name
+    """Their region."""
+    accelerators: Number = 1
+    """Accelerators that were free on each."""
+
+
+class PackedMadeOf(Part):
+    """As `MadeOf`, with thousands of machines in few lines."""
+
+    groups: tuple[MadeOfGroup, ...]
+    """Machines that there were."""
+    links: tuple[Link, ...] = ()
+    """As there."""
+    regions: tuple[MadeOfRegion, ...] = ()
+    """As there."""
+
+
 class PlanFile(Part):
     """A plan of one step of training: nothing in it need be a good idea."""
 

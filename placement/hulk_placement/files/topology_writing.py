@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from hulk_placement.files.part import API_VERSION, plain
@@ -51,16 +51,26 @@ def link_entries(topology: Topology) -> Iterator[dict[str, Any]]:
     """An entry of `links` for each link and price."""
     machines = {machine.name for machine in topology.machines}
     regions = {machine.region for machine in topology.machines}
-    of_regions: dict[Pair, dict[str, Any]] = {
-        pair: {"egressPricePerGigabyte": plain(price)} for pair, price in topology.egress_price_per_gb.items()
+    yield from region_entries(topology.region_links, regions, topology.egress_price_per_gb)
+    yield from machine_entries({p: x for p, x in topology.node_links.items() if machines.issuperset(p)}, regions)
+
+
+def region_entries(
+    links: Mapping[Pair, Link], regions: Collection[str], price_per_gb: Mapping[Pair, float] | None = None
+) -> Iterator[dict[str, Any]]:
+    """Of links and prices between these regions."""
+    said: dict[Pair, dict[str, Any]] = {
+        pair: {"egressPricePerGigabyte": plain(price)} for pair, price in (price_per_gb or {}).items()
     }
-    for pair, link in topology.region_links.items():
-        of_regions[pair] = _figures(link) | of_regions.get(pair, {})
-    yield from _entries({pair: said for pair, said in of_regions.items() if regions.issuperset(pair)})
-    of_machines = {pair: _figures(link) for pair, link in topology.node_links.items() if machines.issuperset(pair)}
-    for pair, said in of_machines.items():
-        of_machines[pair] = ({"between": "machines"} if regions.issuperset(pair) else {}) | said
-    yield from _entries(of_machines)
+    for pair, link in links.items():
+        said[pair] = _figures(link) | said.get(pair, {})
+    yield from _entries({pair: figures for pair, figures in said.items() if all(name in regions for name in pair)})
+
+
+def machine_entries(links: Mapping[Pair, Link], regions: Collection[str]) -> Iterator[dict[str, Any]]:
+    """Of links of machines' own; those that are called as two regions are say which they are."""
+    kinds = {pair: {"between": "machines"} if all(name in regions for name in pair) else {} for pair in links}
+    yield from _entries({pair: kinds[pair] | _figures(link) for pair, link in links.items()})
 
 
 def _entries(said: Mapping[Pair, dict[str, Any]]) -> Iterator[dict[str, Any]]:

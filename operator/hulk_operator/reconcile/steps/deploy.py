@@ -5,7 +5,6 @@ A worker's pod is one that stays from an earlier attempt, where there is one on 
 
 from collections import Counter
 
-from hulk_placement.files.basis import pack_basis
 from hulk_placement.words import counted
 
 from hulk_operator import names
@@ -45,9 +44,9 @@ def deploy(view: View) -> Outcome:
     job, full, attempt = view.job, view.full, view.status.attempt
     taken = to_take_over(view)
     ports = manifests.ports(full.plan, view.status.plan.host_ports if view.status.plan else None)
-    basis = None if full.basis is None else pack_basis(full.basis)
+    plan = manifests.plan_config_map(job, attempt, full.blob, full.digest, full.plan.why, full.basis)
     actions: list[Action] = [
-        Create(CONFIG_MAPS, (manifests.plan_config_map(job, attempt, full.blob, full.digest, full.plan.why, basis),)),
+        Create(CONFIG_MAPS, (plan,)),
         Create(SERVICES, (manifests.service(job, attempt, ports),)),
     ]
     if job.spec.network_policy.enabled:
