@@ -25,7 +25,7 @@ demo: tools ## Bring up the geo lab, install Hulk, train examples/hulkjob.yaml a
 .PHONY: test
 test: tools ## Lint, types, import contracts, generated files, tests; the two labs and the rest side by side (JOBS=1: one after the other)
 	@$(MAKE) --no-print-directory lint verify
-	@$(BIN)/hulk-lab build
+	@$(BIN)/hulk-lab build $(if $(filter 1,$(HULK_TEST_ALL)),--kueue)
 	tools/cargo test --locked
 	$(BIN)/pytest -q --doctest-modules operator placement runtime lab/hulk_lab bench
 	$(PYTEST) --durations 50 --durations-min 1

@@ -163,9 +163,9 @@ def kwok_command(
 
 
 @app.command()
-def build() -> None:
+def build(kueue: Annotated[bool, typer.Option(help="Kueue as well, which takes long.")] = False) -> None:
     """Only build: programs, wheels, images."""
-    everything.build(progress)
+    everything.build(progress, extra=up.extra_parts(kueue))
 
 
 @app.command()

@@ -22,6 +22,8 @@ from hulk_lab.processes import ProcessTable, wait_until
 from hulk_lab.wan.addresses import PORTS, LabNetwork, in_url
 
 SECOND_SCHEDULER = "second-scheduler"
+POD_GROUPS = ("GenericWorkload", "GangScheduling")
+"""The feature gates that PodGroups need."""
 PREFIX = "control-"
 """Its processes' names begin so."""
 
@@ -139,6 +141,11 @@ def _etcd(control: ControlPlane) -> list[str | Path]:
     ]
 
 
+def _gates(control: ControlPlane) -> list[str]:
+    """Of API server, controller manager and scheduler, alike."""
+    return [f"--feature-gates={','.join(f'{gate}=true' for gate in POD_GROUPS)}"] if control.net.spec.pod_groups else []
+
+
 def _apiserver(control: ControlPlane) -> list[str | Path]:
     net, authority = control.net, control.authority
     hosts = [
@@ -175,6 +182,8 @@ def _apiserver(control: ControlPlane) -> list[str | Path]:
         "--enable-admission-plugins=NodeRestriction",
         "--allow-privileged=true",
         "--profiling=false",
+        *(["--runtime-config=scheduling.k8s.io/v1alpha2=true"] if net.spec.pod_groups else []),
+        *_gates(control),
     ]
 
 
@@ -196,6 +205,7 @@ def _controller_manager(control: ControlPlane) -> list[str | Path]:
         "--kube-api-qps=400",
         "--kube-api-burst=800",
         "--profiling=false",
+        *_gates(control),
     ]
 
 
@@ -222,6 +232,7 @@ def _scheduler(control: ControlPlane) -> list[str | Path]:
         f"--authorization-kubeconfig={kubeconfig}",
         f"--bind-address={control.net.loopback_address}",
         f"--cert-dir={control.state / 'pki' / 'scheduler'}",
+        *_gates(control),
     ]
 
 

@@ -165,6 +165,8 @@ class LabSpec(_Model):
     kwok: KwokSpec = KwokSpec()
     kueue: bool = False
     """Whether Kueue's own controller runs; it is built at the first use, for some ten minutes."""
+    pod_groups: bool = False
+    """Whether the API server has PodGroups and the scheduler binds their pods together: alphas of Kubernetes 1.36."""
 
     @field_validator("name")
     @classmethod

@@ -63,6 +63,11 @@ class Lab:
         return Node(self.control, self.net.node(name))
 
 
+def extra_parts(with_kueue: bool) -> tuple[str, ...]:
+    """The optional parts that a lab wants built."""
+    return ("kueue",) if with_kueue else ()
+
+
 def program_path(programs: Path) -> str:
     """For PATH: the lab's kubectl and helm, and `hulk` of the environment that runs the lab."""
     return f"{programs}:{Path(sys.executable).parent}"
@@ -71,8 +76,7 @@ def program_path(programs: Path) -> str:
 def up(lab: LabSpec, progress: Progress | None = None) -> Lab:
     """Bring a lab up: everything its file says, Ready. Without regions that is a control plane with simulated nodes."""
     progress = progress or Silent()
-    extra = ("kueue",) if lab.kueue else ()
-    built = everything.build(progress, with_nodes=bool(lab.num_nodes), extra=extra)
+    built = everything.build(progress, with_nodes=bool(lab.num_nodes), extra=extra_parts(lab.kueue))
     state = paths.state_folder(lab.name)
     state.mkdir(parents=True, exist_ok=True)
     net = LabNetwork(lab, slots.acquire(lab.name))

@@ -171,6 +171,7 @@ ENV_PROBING_BYTES_PER_TEST: Final = "HULK_PROBING_BYTES_PER_TEST"
 ENV_PROBING_BYTES_PER_HOUR: Final = "HULK_PROBING_BYTES_PER_HOUR"
 ENV_PROBING_REFRESH_SECONDS: Final = "HULK_PROBING_REFRESH_SECONDS"
 ENV_PROMETHEUS_NAMESPACES: Final = "HULK_PROMETHEUS_NAMESPACES"  # separated by commas
+ENV_POD_GROUPS: Final = "HULK_POD_GROUPS"  # "true"
 ENV_PLANNER_IDLE_SECONDS: Final = "HULK_PLANNER_IDLE_SECONDS"
 ENV_QUEUE_POLICY: Final = "HULK_QUEUE_POLICY"
 ENV_QUEUE_QUOTAS: Final = "HULK_QUEUE_QUOTAS"  # as JSON: accelerators by namespace
@@ -235,6 +236,11 @@ def service(job: str, attempt: int) -> str:
 
 def network_policy(job: str, attempt: int) -> str:
     """Name of an attempt's NetworkPolicy."""
+    return f"{job}-{attempt}"
+
+
+def pod_group(job: str, attempt: int) -> str:
+    """Name of the PodGroup of the pods that are made for an attempt."""
     return f"{job}-{attempt}"
 
 

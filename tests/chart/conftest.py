@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 from hulk_lab.builds.golang import KUBERNETES_VERSION, program
-from rendering import CHART, INSTALLED_IN, NAMESPACE, HelmRefusedError, Render, Rendered, Run
+from rendering import CHART, INSTALLED_IN, NAMESPACE, HelmRefusedError, Render, Rendered, Run, administrator
 
 
 @pytest.fixture(scope="session")
@@ -44,15 +44,8 @@ def chart(render: Render) -> Rendered:
 
 @pytest.fixture(scope="session")
 def admin_of(control_plane: Path, helm: Path) -> Run:
-    """admin_of("helm" or "kubectl", ..., stdin="", check=True) on the control plane, with all rights."""
-
-    def run(name: str, *arguments: str, stdin: str = "", check: bool = True) -> subprocess.CompletedProcess[str]:
-        command = [program(name), "--kubeconfig", control_plane, *arguments]
-        done = subprocess.run(command, input=stdin, capture_output=True, text=True, check=False)
-        assert done.returncode == 0 or not check, done.stdout + done.stderr
-        return done
-
-    return run
+    """The control plane's, with all rights."""
+    return administrator(control_plane)
 
 
 @pytest.fixture(scope="module")

@@ -36,6 +36,11 @@ def test_every_pod_meets_the_restricted_standard(render: Render, settings: tuple
             assert not any("hostPort" in port for port in container.get("ports", ()))
 
 
+def test_the_operator_is_told_of_pod_groups(chart: Rendered, render: Render) -> None:
+    assert "HULK_POD_GROUPS" not in environment(chart, "hulk-operator")
+    assert environment(render("podGroups.enabled=true"), "hulk-operator")["HULK_POD_GROUPS"] == "true"
+
+
 @pytest.mark.parametrize(("name", "port"), [("hulk-operator", 9401), ("hulk-agent", 9402)])
 def test_probes_ask_the_metrics_port(chart: Rendered, name: str, port: int) -> None:
     (container,) = pod(chart, name)["containers"]

@@ -4,24 +4,30 @@ It runs as a process of this machine, with a token of its service account; nodes
 """
 
 import json
-import os
-import subprocess
-import sys
 from base64 import b64decode
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 import yaml
 from hulk_lab.processes import wait_until
-from rendering import CHART, INSTALLED_IN, Manifest, Run
+from rendering import (
+    CHART,
+    INSTALLED_IN,
+    PATIENCE_S,
+    Manifest,
+    Run,
+    administrator,
+    operator_process,
+    operators_kubeconfig,
+)
 
 pytestmark = pytest.mark.controlplane
 
 RESEARCH = "hulk-chart-research"
 JOB, SWEEP = "rights", "rates"
 DEBUGGER = {"from": [{"podSelector": {"matchLabels": {"team": "a"}}}], "ports": [{"protocol": "TCP", "port": 5678}]}
-PATIENCE_S = 240  # for a condition, beside all that else runs
 
 
 @pytest.fixture
@@ -35,30 +41,14 @@ def namespace(installed: Run) -> Iterator[str]:
 @pytest.fixture
 def operator(installed: Run, control_plane: Path, tmp_path: Path) -> Iterator[Callable[[str], Path]]:
     """operator(namespace or "") runs it with its service account's token; the path of its log."""
-    running: list[subprocess.Popen[bytes]] = []
+    with ExitStack() as running:
 
-    def start(scope: str) -> Path:
-        token = installed("kubectl", "create", "token", "hulk-operator", "-n", INSTALLED_IN).stdout.strip()
-        config = yaml.safe_load(control_plane.read_text())
-        for user in config["users"]:
-            user["user"] = {"token": token}
-        (tmp_path / "kubeconfig").write_text(yaml.safe_dump(config))
-        environment = {
-            **os.environ,
-            "KUBECONFIG": str(tmp_path / "kubeconfig"),
-            "HULK_LEASE_NAMESPACE": INSTALLED_IN,
-            "HULK_METRICS_PORT": "0",
-            "HULK_NAMESPACE": scope,
-        }
-        log = tmp_path / "log"
-        command = [sys.executable, "-m", "hulk_operator"]
-        running.append(subprocess.Popen(command, env=environment, stdout=log.open("wb"), stderr=subprocess.STDOUT))
-        return log
+        def start(scope: str) -> Path:
+            kubeconfig = operators_kubeconfig(installed, control_plane, tmp_path)
+            running.enter_context(operator_process(kubeconfig, tmp_path / "log", HULK_NAMESPACE=scope))
+            return tmp_path / "log"
 
-    yield start
-    for process in running:
-        process.terminate()
-        process.wait(timeout=PATIENCE_S)
+        yield start
 
 
 def job() -> Manifest:
@@ -186,7 +176,12 @@ def profiles(installed: Run) -> set[str]:
 @pytest.mark.whole  # building Kueue takes 5 minutes of CPU
 @pytest.mark.usefixtures("kueue_lab")
 def test_nothing_is_refused_beside_kueue(
-    installed: Run, kwok_nodes: Callable[..., list[str]], namespace: str, operator: Callable[[str], Path]
+    installed: Run,
+    kwok_nodes: Callable[..., list[str]],
+    namespace: str,
+    operator: Callable[[str], Path],
+    control_plane: Path,
+    tmp_path: Path,
 ) -> None:
     """First without the rights, which is said; then admitted, evicted, queued again under another priority, deleted."""
 
@@ -216,6 +211,13 @@ def test_nothing_is_refused_beside_kueue(
         says("--set kueue.enabled=true")
         refused = log.read_text()
         installed(*release, "kueue.enabled=true")
+        stolen = administrator(operators_kubeconfig(installed, control_plane, tmp_path))
+        pod = {"spec": {"containers": [{"name": "c", "image": "i", "resources": {}}]}}
+        pod_set = {"name": "main", "count": 1, "template": pod}
+        of_others = json.dumps(_of_kueue("Workload", "theirs", spec={"queueName": "team", "podSets": [pod_set]}))
+        flags = ("-n", namespace, "--dry-run=server", "--validate=false", "-f", "-")
+        refusal = stolen("kubectl", "create", *flags, stdin=of_others, check=False).stderr
+        assert "only what is labelled as Hulk's" in refusal
         says("True Planned")
         patch("clusterqueue", "rights", {"spec": {"stopPolicy": "HoldAndDrain"}})
         says("ClusterQueueStopped")

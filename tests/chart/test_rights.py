@@ -87,6 +87,13 @@ def test_kueues_kinds_are_the_operators_only_where_they_are_asked_for(chart: Ren
     assert "workloads" not in rights(narrow.one("ClusterRole", "hulk-operator"))
 
 
+def test_pod_groups_are_made_only_where_they_are_asked_for(chart: Rendered, render: Render) -> None:
+    on = render("podGroups.enabled=true")
+    default = rights(chart.one("ClusterRole", "hulk-operator"))
+    found = rights(on.one("ClusterRole", "hulk-operator"))
+    assert found == {**default, "podgroups": {"get", "create", "deletecollection"}}
+
+
 def test_only_its_own_lease_and_key_can_be_read_or_changed(chart: Rendered) -> None:
     role = chart.one("Role", "hulk-operator-lease")
     found = {(*rule["resources"], *rule.get("resourceNames", ())): set(rule["verbs"]) for rule in role["rules"]}

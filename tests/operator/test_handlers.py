@@ -405,10 +405,12 @@ def test_settings_come_from_the_environment() -> None:
         "HULK_PROBING_BYTES_PER_TEST": "2",
         "HULK_PROBING_BYTES_PER_HOUR": "3",
         "HULK_PROBING_REFRESH_SECONDS": "4",
+        "HULK_POD_GROUPS": "true",
     }
     found = from_environment(given, "me")
     assert (found.namespace, found.lease_namespace, found.lease_s, found.metrics_port) == ("lab", "sys", 3, 1)
     assert found.probing == Budget(max_tests=0, max_bytes=2, bytes_per_hour=3, refresh_s=4)
+    assert found.pod_groups
 
 
 @pytest.mark.parametrize(

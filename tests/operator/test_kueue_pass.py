@@ -124,6 +124,23 @@ async def test_a_class_that_is_not_there_is_said_and_a_later_one_is_taken() -> N
     world._wait(10)
     await world.passes()
     assert world.workload()["spec"]["priority"] == 1000
+    await world.passes()
+    assert world.why() == "QueuedByKueue"
+
+
+async def test_a_class_that_goes_missing_while_a_job_waits_again_is_said_at_once() -> None:
+    world = QueueWorld()
+    await world.passes(3)
+    world.kueue_says(said("Evicted", True, "Preempted"), said("QuotaReserved", False, "Pending"))
+    await world.passes(2)
+    world.label(**{names.LABEL_QUEUE: "team", names.LABEL_WORKLOAD_PRIORITY: "urgent"})
+    due = await world.passes()
+    assert due == 0  # no status has changed, so nothing else asks for the pass that says it
+    assert await world.passes() == 10
+    assert world.why() == "PriorityClassNotFound"
+    world.label(**{names.LABEL_QUEUE: "team"})
+    await world.passes()
+    assert world.why() == "QueuedByKueue"
 
 
 async def test_what_kueue_refuses_is_in_the_jobs_words() -> None:

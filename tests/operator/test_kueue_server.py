@@ -131,6 +131,9 @@ async def test_a_priority_that_rises_while_a_job_waits(team: Team) -> None:
     await team.until(says("insufficient"), "second")
     await team.label("second", names.LABEL_WORKLOAD_PRIORITY, urgent)
     await team.until(running, "second")
+    await team.label("first", names.LABEL_WORKLOAD_PRIORITY, "missing")
+    missing = await team.until(lambda job: why_not_planned(job).startswith("PriorityClassNotFound"), "first")
+    assert "missing" in why_not_planned(missing)
 
 
 @pytest.mark.asyncio(loop_scope="module")

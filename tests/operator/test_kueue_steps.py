@@ -105,8 +105,11 @@ def test_what_the_api_server_refuses_is_said_and_tried_again_after_a_while() -> 
     made = decide(of_queue(kueue=Standing(), memory=replace(CLEAN, unqueued=refused)))
     assert (done(made), made.requeue_after_s) == ([], 6)
     assert why(made) == ("False", "PriorityClassNotFound", "no class urgent")
-    later = decide(of_queue(kueue=Standing(), memory=replace(CLEAN, unqueued=replace(refused, time=ago(10)))))
-    assert [type(action) for action in done(later)] == [Enqueue]
+    later = replace(CLEAN, unqueued=replace(refused, time=ago(10)))
+    again = decide(of_queue(kueue=Standing(), memory=later))
+    assert [type(action) for action in done(again)] == [Enqueue]
+    assert why(again) == why(made)  # until that is known to be over
+    assert done(decide(of_queue(memory=later))) == [RequestPlan()]  # what is admitted goes on
 
 
 @pytest.mark.parametrize(

@@ -238,7 +238,11 @@ class HulkJobSpec(Resource):
     model_config = ConfigDict(json_schema_extra=validated_by(rules.JOB_SPEC))
 
     suspend: Annotated[
-        bool, Field(description="True: release all pods after a checkpoint.", json_schema_extra=ANY_TIME)
+        bool,
+        Field(
+            description="True: release all pods after a checkpoint, and leave Kueue's queue.",
+            json_schema_extra=ANY_TIME,
+        ),
     ] = False
     managed_by: Annotated[
         str | None,

@@ -151,6 +151,7 @@ def assemble(parts: Parts) -> Acting:
         metrics_readers(settings.lease_namespace, settings.prometheus_namespaces),
         parts.orders,
         queue.add,
+        settings.pod_groups,
     )
     sweeper = SweepReconciler(cluster, store, parts.workers, now, acts)
     sweeps = WorkQueue(sweeper.reconcile, failed=lambda: health.failed("sweep"), num_objects=sweeper.num_trials)

@@ -27,7 +27,7 @@ class Settings:
     """How this operator runs. `namespace` None: all namespaces; `identity`: who holds the lease.
 
     `planner_idle_s`: for how long the planner's process is kept for the next problem; a new one takes seconds to load.
-    `prometheus_namespaces`: from where workers' metrics are read.
+    `prometheus_namespaces`: from where workers' metrics are read. `pod_groups`: whether gangs have PodGroups.
     """
 
     identity: str
@@ -39,6 +39,7 @@ class Settings:
     probing: Budget = field(default_factory=Budget)
     planner_idle_s: int = IDLE_S
     prometheus_namespaces: tuple[str, ...] = ()
+    pod_groups: bool = False
     policy: Policy = field(default_factory=Policy)  # of when a running job moves to another plan
     fleet: Fleet = field(
         default_factory=lambda: Fleet(settle_s=DEFAULT_SETTLE_S)
@@ -60,6 +61,7 @@ def from_environment(environ: Mapping[str, str], identity: str) -> Settings:
         probing=_probing(environ, Budget()),
         planner_idle_s=_whole(environ, names.ENV_PLANNER_IDLE_SECONDS, IDLE_S, at_least=1),
         prometheus_namespaces=tuple(filter(None, environ.get(names.ENV_PROMETHEUS_NAMESPACES, "").split(","))),
+        pod_groups=environ.get(names.ENV_POD_GROUPS) == "true",
         fleet=_fleet(environ),
     )
 

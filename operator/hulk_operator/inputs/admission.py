@@ -26,6 +26,12 @@ def admits(node: Object, spec: Object) -> bool:
     return is_ready(node) and not kept_out_by(is_cordoned(node), taints(node), spec) and _selected(node, spec)
 
 
+def wishes(spec: Object) -> Object:
+    """Of a pod's spec, what `admits` goes by: the same for pods that only run something else."""
+    affinity = (spec.get("affinity") or {}).get("nodeAffinity")
+    return {"nodeSelector": spec.get("nodeSelector"), "tolerations": spec.get("tolerations"), "affinity": affinity}
+
+
 def kept_out_by(cordoned: bool, taints: Iterable[Mapping[str, str]], spec: Object) -> str:
     """What keeps new pods of this spec off a node: its cordon, or a taint that they do not tolerate; else empty.
 

@@ -112,7 +112,7 @@ class Dispatcher:
         places: dict[str, Place] = {}
         for resource, group in self._groups(wanted, held).items():
             quotas = inventory.quotas(resource, self._settings.quotas)
-            num_free = inventory.num_free(resource, group.jobs)
+            num_free = await asyncio.to_thread(inventory.num_free, resource, group.jobs)
             if not is_contested(_running(group), _waiting(group), num_free, quotas):
                 continue
             verdict = await self._decide(search, resource, group, wanted.keys(), inventory)

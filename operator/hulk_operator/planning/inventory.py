@@ -23,7 +23,7 @@ from hulk_operator.cluster import (
     Object,
 )
 from hulk_operator.inputs import topology as inputs
-from hulk_operator.inputs.admission import admits
+from hulk_operator.inputs.admission import admits, wishes
 from hulk_operator.inputs.devices import with_claims
 from hulk_operator.inputs.node import region
 from hulk_operator.inputs.placement_constraints import Nodes, UnusableJobError
@@ -84,12 +84,17 @@ class Inventory:
 
     def num_free(self, resource: str, jobs: Sequence[HulkJob]) -> int:
         """Accelerators of one kind that nobody holds, on nodes that take pods of one of these jobs at least."""
-        specs = [self.spec_of(job) for job in jobs]
-        return sum(
-            num
-            for name, num in self.unheld(resource).items()
-            if num and any(_takes(self.room.nodes[name], spec) for spec in specs)
-        )
+        takes = frozenset[str]().union(*map(self._admitting, jobs))
+        return sum(num for name, num in self.unheld(resource).items() if name in takes)
+
+    def _admitting(self, job: HulkJob) -> frozenset[str]:
+        """The nodes that take the job's pods, however much they hold already; none of a template that is unusable."""
+        spec = job.spec.template.pod_spec()
+        try:
+            of = ("admitting", json.dumps(wishes(spec), sort_keys=True))
+        except UNUSABLE:
+            return frozenset()
+        return self._once(of, lambda: frozenset(name for name, node in self.room.nodes.items() if _takes(node, spec)))
 
     def kept(self, job: HulkJob) -> Mapping[str, int]:
         """How many pods of the job wait on each node for its next plan: room that is taken for everyone else."""
@@ -115,7 +120,8 @@ class Inventory:
 
     def candidates(self, spec: Object, resource: str, num_accelerators: int) -> Mapping[str, int]:
         """How many pods of a spec each admitting node holds (`inputs.candidates`), once for jobs that are alike."""
-        of = (json.dumps(spec, sort_keys=True), resource, num_accelerators)
+        asked = inputs.worker_amounts(spec, resource, num_accelerators)
+        of = (json.dumps([wishes(spec), asked], sort_keys=True), resource, num_accelerators)
         return self._once(of, lambda: inputs.candidates(self.room, spec, resource, (), num_accelerators))
 
     def _places(self, resource: str) -> Nodes:

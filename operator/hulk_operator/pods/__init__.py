@@ -5,6 +5,7 @@ from hulk_operator.pods.attempt_objects import (
     metrics_readers,
     network_policy,
     plan_config_map,
+    pod_group,
     service,
 )
 from hulk_operator.pods.environment import network_interface
@@ -36,6 +37,7 @@ __all__ = [
     "owner_uid",
     "peer_secret",
     "plan_config_map",
+    "pod_group",
     "pods",
     "ports",
     "reason_of",

@@ -1,4 +1,4 @@
-"""Plan + HulkJob -> what an attempt needs beside its pods: the full plan, stable names, a fence."""
+"""Plan + HulkJob -> what an attempt needs beside its pods: the full plan, stable names, a fence, a group to bind."""
 
 import json
 from base64 import b64encode
@@ -8,7 +8,7 @@ from hulk_placement.plan import Plan
 
 from hulk_operator import names
 from hulk_operator.api import HulkJob
-from hulk_operator.cluster import Object
+from hulk_operator.cluster import POD_GROUPS, Object
 from hulk_operator.pods.environment import attempt_environment
 from hulk_operator.pods.host_ports import OWN, Ports
 from hulk_operator.pods.manifests import owner_reference
@@ -93,6 +93,16 @@ def network_policy(job: HulkJob, attempt: int, readers: tuple[Object, ...]) -> O
                 *job.spec.network_policy.rules(),
             ],
         },
+    }
+
+
+def pod_group(job: HulkJob, attempt: int, num_pods: int) -> Object:
+    """The scheduler binds all of so many pods, or none."""
+    return {
+        "apiVersion": POD_GROUPS.api_version,
+        "kind": POD_GROUPS.kind,
+        "metadata": _metadata(job, names.pod_group(job.metadata.name, attempt), attempt),
+        "spec": {"schedulingPolicy": {"gang": {"minCount": num_pods}}},
     }
 
 

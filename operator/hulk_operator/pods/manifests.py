@@ -42,15 +42,16 @@ def owner_reference(job: HulkJob) -> Object:
 
 
 def pods(
-    job: HulkJob, plan: Plan, workers: Iterable[int], ports: Ports = OWN, orders: Orders = NO_ORDERS
+    job: HulkJob, plan: Plan, workers: Iterable[int], ports: Ports = OWN, orders: Orders = NO_ORDERS, group: str = ""
 ) -> tuple[Object, ...]:
-    """The pods of some workers of a plan, and the ports that these listen on."""
+    """The pods of some workers of a plan, the ports that these listen on, and the PodGroup that they are bound as."""
     name, namespace = job.metadata.name, job.metadata.namespace
     meta = job.spec.template.metadata
     extra = {key: value for key, value in (meta.model_extra or {}).items() if key not in ("name", "namespace")}
     worker_name = job.spec.template.spec.containers[0].name
     annotations = {names.ANNOTATION_DEFAULT_CONTAINER: worker_name, **meta.annotations}
-    spec = _shared_spec(job, plan)
+    grouped = {"schedulingGroup": {"podGroupName": group}} if group else {}
+    spec = {**_shared_spec(job, plan), **grouped}
     env = shared_env(job, plan, orders, ports)
     owners = [owner_reference(job)]
     return tuple(

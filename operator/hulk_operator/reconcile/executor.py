@@ -21,6 +21,7 @@ from hulk_operator.cluster import (
     NETWORK_POLICIES,
     NODE_PROFILES,
     ORIGIN,
+    POD_GROUPS,
     PODS,
     SECRETS,
     SERVICES,
@@ -175,6 +176,11 @@ class Executor:
             except Conflict:  # concurrent updates of a ResourceQuota
                 if not remaining:
                     raise
+            except NotFound as error:
+                if resource is not POD_GROUPS:
+                    raise
+                message = f"podGroups.enabled needs {POD_GROUPS.api_version} of the API server: {error.message}"
+                raise Refused(error.status, "PodGroupsNotServed", message) from None
         raise AssertionError("the last try returns or raises")
 
     async def _make_secret(self, view: View, _: MakeSecret) -> None:
@@ -234,6 +240,9 @@ class Executor:
         for resource in SWEPT:
             self._check_lease()
             await self._cluster.delete_all(resource, meta.namespace or "", labels=labels)
+        if view.pod_groups:
+            with suppress(NotFound):  # where the API server serves none
+                await self._cluster.delete_all(POD_GROUPS, meta.namespace or "", labels=labels)
         self._remember(view.job, lambda memory: replace(memory, swept_to=action.keep))
 
     async def _delete_job(self, view: View, action: DeleteJob) -> None:

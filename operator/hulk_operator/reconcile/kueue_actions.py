@@ -43,6 +43,7 @@ class KueueActions:
 
     async def enqueue(self, view: View, action: Enqueue) -> None:
         """Make or change a Workload, with its class's number; what is refused is said of the job."""
+        unqueued = None
         try:
             spec = {**action.body["spec"], **await self._priority(action.body["spec"].get("priorityClassRef"))}
             if action.known is None:
@@ -53,7 +54,7 @@ class KueueActions:
             reason = "PriorityClassNotFound" if isinstance(error, NotFound) else reason_of(error.reason, "Refused")
             message = f"the job is in no queue of Kueue: {error.message}"
             unqueued = Unqueued(view.job.metadata.generation, view.now, reason, message)
-            self._remember(view.job, lambda memory: replace(memory, unqueued=unqueued))
+        self._remember(view.job, lambda memory: replace(memory, unqueued=unqueued))
 
     async def tell(self, _: View, action: TellKueue) -> None:
         """Patch a Workload's status."""

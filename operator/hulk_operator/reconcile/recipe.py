@@ -68,7 +68,7 @@ RECIPE: Final = (
     Step(
         "sweep",
         cleanup.sweep,
-        writes=("delete pods", "delete services", "delete networkpolicies", "delete configmaps"),
+        writes=("delete pods", "delete services", "delete networkpolicies", "delete configmaps", "delete podgroups"),
     ),
     Step("held", foreign_holds.held),
     Step("workload", kueue.report, writes=("patch workloads/status", "patch workloads", "delete workloads")),
@@ -102,6 +102,7 @@ RECIPE: Final = (
             "create services",
             "create networkpolicies",
             "create secrets",
+            "create podgroups",
             "patch configmaps",
             "patch pods",
             "create pods",
@@ -114,6 +115,8 @@ RECIPE: Final = (
 )
 KUEUE: Final = frozenset({"workload", "evict", "admitted"})
 """Steps that do nothing for a job that is in no queue of Kueue's."""
+POD_GROUPS: Final = frozenset({("sweep", "delete podgroups"), ("deploy", "create podgroups")})
+"""Writes of an operator that makes PodGroups."""
 EVENTS_WRITE: Final = ("events", "create events")
 STATUS_WRITE: Final = ("status", "patch hulkjobs/status")
 

@@ -82,7 +82,7 @@ class Reconciler:
 
     `acts` says whether this operator still holds the lease, `failed` is told what kind of side work went wrong, `moved`
     what the queue did with a job, once that is written; `metrics_readers` reach the workers' port 9400. `wake` asks for
-    a pass: a worker has answered one of the `calls`, which run beside the passes.
+    a pass: a worker has answered one of the `calls`, which run beside the passes. `pod_groups`: gangs have PodGroups.
     """
 
     def __init__(
@@ -100,6 +100,7 @@ class Reconciler:
         metrics_readers: tuple[Object, ...] = View.metrics_readers,
         orders: Orders = NO_ORDERS,
         wake: Callable[[str], None] = lambda _: None,
+        pod_groups: bool = False,
     ) -> None:
         self._cluster = cluster
         self._store = store
@@ -108,6 +109,7 @@ class Reconciler:
         self._timing = timing
         self._metrics_readers = metrics_readers
         self._orders = orders
+        self._pod_groups = pod_groups
         self.memory: dict[str, Memory] = {}
         self._failed, self._moved, self._wake = failed, moved, wake
         self._executor = Executor(cluster, plans, self._see_created, self._update_memory, acts)
@@ -139,11 +141,11 @@ class Reconciler:
         except NotFound:
             return None
         self.calls.ask(decision.view, () if errors else decision.calls)
-        admission = self._remembered(job).admission
-        is_refused = admission is not None and admission.refused is not None
+        memory = self._remembered(job)
+        is_refused = memory.admission is not None and memory.admission.refused is not None
         if not _may_need_plan(job, status) or is_refused or waits_for_kueue(view):
             self._plans.forget(key)
-        return requeue_after_s
+        return requeue_after_s if memory.unqueued == view.memory.unqueued else 0  # the status is to say it
 
     async def _gather(self, job: HulkJob) -> View:
         pods = self._store.pods_of(job.key)
@@ -166,6 +168,7 @@ class Reconciler:
             farewell=self._store.farewell_of(job),
             orders=self._orders,
             kueue=self._store.kueue.standing(job),
+            pod_groups=self._pod_groups,
         )
 
     async def _write_status(self, job: HulkJob, status: HulkJobStatus) -> None:

@@ -247,6 +247,7 @@ class View:
     farewell: Farewell | None = None  # what a worker of this job said last
     orders: Orders = NO_ORDERS
     kueue: Standing = field(default_factory=Standing)
+    pod_groups: bool = False  # whether the scheduler is told what is a gang
 
     @cached_property
     def gang(self) -> tuple[WorkerPod, ...]:

@@ -4,13 +4,15 @@ A worker's pod is one that stays from an earlier attempt, where there is one on 
 """
 
 from collections import Counter
+from collections.abc import Iterator, Sequence
 
+from hulk_placement.plan import Plan
 from hulk_placement.words import counted
 
 from hulk_operator import names
 from hulk_operator import pods as manifests
 from hulk_operator.api import ConditionType
-from hulk_operator.cluster import CONFIG_MAPS, NETWORK_POLICIES, PODS, SERVICES
+from hulk_operator.cluster import CONFIG_MAPS, NETWORK_POLICIES, POD_GROUPS, PODS, SERVICES
 from hulk_operator.reconcile.attempt_state import (
     NODE_LOST,
     PLAN_LOST,
@@ -62,9 +64,18 @@ def deploy(view: View) -> Outcome:
         labels = {pod.name: names.worker_labels(job.metadata.name, attempt, worker) for worker, pod in taken.items()}
         actions.append(Relabel(labels))
     if new := [worker for worker in missing if worker not in taken]:
-        actions.append(Create(PODS, manifests.pods(view.admitted_job, full.plan, new, ports, view.orders)))
+        actions.extend(_new_pods(view, full.plan, new, ports))
     # A pod that runs already may never change again once it has its labels: no event would ask for the next pass.
     return Outcome(tuple(actions), requeue_after_s=0 if taken else None)
+
+
+def _new_pods(view: View, plan: Plan, workers: Sequence[int], ports: manifests.Ports) -> Iterator[Create]:
+    """The pods of workers that have none, bound together where the template names no group of its own."""
+    job, group = view.job, ""
+    if view.pod_groups and "schedulingGroup" not in job.spec.template.pod_spec():
+        group = names.pod_group(job.metadata.name, plan.attempt)
+        yield Create(POD_GROUPS, (manifests.pod_group(job, plan.attempt, len(workers)),))
+    yield Create(PODS, manifests.pods(view.admitted_job, plan, workers, ports, view.orders, group))
 
 
 def _is_broken(view: View) -> bool:

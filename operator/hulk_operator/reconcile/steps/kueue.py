@@ -42,7 +42,7 @@ from hulk_operator.reconcile.attempt_state import (
 from hulk_operator.reconcile.retained_pods import staying
 from hulk_operator.reconcile.steps.cleanup import drain
 from hulk_operator.reconcile.steps.training import last_seen
-from hulk_operator.reconcile.types import NOTHING, Dequeue, Enqueue, Outcome, TellKueue, View
+from hulk_operator.reconcile.types import NOTHING, Dequeue, Enqueue, Outcome, TellKueue, Unqueued, View
 from hulk_operator.status import condition, holds
 from hulk_operator.status import finished as is_over
 from hulk_operator.watched import NOT_READ
@@ -67,9 +67,10 @@ def report(view: View) -> Outcome:
         return _told(state, admission_dropped(state, view.now))
     if (wanted := _wanted(view)) is not None and wrong_priority(state, wanted) and _may_try(view):
         return Outcome((Enqueue(wanted, state),))
-    if state.may_run:
-        return _told(state, pods_ready(state, num_workers(view) if in_force(view) and deployed(view) else 0, view.now))
-    return NOTHING
+    if not state.may_run:
+        return NOTHING
+    num_up = num_workers(view) if in_force(view) and deployed(view) else 0
+    return _told(state, pods_ready(state, num_up, view.now))
 
 
 def obey(view: View) -> Outcome:
@@ -99,10 +100,17 @@ def admitted(view: View) -> Outcome:
         wanted = workload(view.job)
     except UnusableJobError as error:
         return Outcome(status=_waits(view, error.reason, error.message), stop=True)
-    if (refused := view.memory.unqueued) is not None and not _may_try(view):
-        left_s = seconds_left(view, refused.time, _RETRY_S)
-        return Outcome(status=_waits(view, refused.reason, refused.message), stop=True, requeue_after_s=left_s)
-    return _stand(view, wanted)
+    state = view.kueue.workload
+    is_queued = state is not None and not differs(state, wanted)
+    if is_queued and not waits_for_kueue(view):
+        return NOTHING
+    waiting, refused = _stand(view, state, wanted), _refused(view)
+    if refused is None or (state is not None and is_queued and not wrong_priority(state, wanted)):
+        return waiting
+    status = _waits(view, refused.reason, refused.message)  # also while it is tried again
+    if _may_try(view):
+        return replace(waiting, status=status)
+    return Outcome(status=status, stop=True, requeue_after_s=seconds_left(view, refused.time, _RETRY_S))
 
 
 def waits_for_kueue(view: View) -> bool:
@@ -111,9 +119,8 @@ def waits_for_kueue(view: View) -> bool:
     return bool(view.job.queue) and (state is None or not state.may_run or view.kueue.placement is None)
 
 
-def _stand(view: View, wanted: Object) -> Outcome:
+def _stand(view: View, state: WorkloadState | None, wanted: Object) -> Outcome:
     """In the queue, as what the job asks for now."""
-    state = view.kueue.workload
     if state is None:
         message = f"attempt {view.status.attempt + 1} waits in queue {view.job.queue} of Kueue"
         return Outcome((Enqueue(wanted),), _waits(view, QUEUED, message), stop=True)
@@ -121,8 +128,6 @@ def _stand(view: View, wanted: Object) -> Outcome:
         return Outcome((Dequeue(state),), _waits(view, QUEUED, "the job changed: it is queued anew"), stop=True)
     if differs(state, wanted):
         return Outcome((Enqueue(wanted, state),), _waits(view, QUEUED, _words(state)), stop=True)
-    if state.may_run and view.kueue.placement is not None:
-        return NOTHING
     return Outcome(status=_waits(view, QUEUED if state.is_active else DEACTIVATED, _words(state)), stop=True)
 
 
@@ -151,11 +156,16 @@ def _wanted(view: View) -> Object | None:
         return None
 
 
+def _refused(view: View) -> Unqueued | None:
+    """Why the job, as it is now, is not in its queue as it asks."""
+    refused = view.memory.unqueued
+    return refused if refused and refused.generation == view.job.metadata.generation else None
+
+
 def _may_try(view: View) -> bool:
     """Whether Kueue's objects are to be written as the job asks: what was refused is tried again after a while."""
-    refused = view.memory.unqueued
-    is_same = refused is not None and refused.generation == view.job.metadata.generation
-    return refused is None or not is_same or seconds_left(view, refused.time, _RETRY_S) <= 0
+    refused = _refused(view)
+    return refused is None or seconds_left(view, refused.time, _RETRY_S) <= 0
 
 
 def _words(state: WorkloadState) -> str:

@@ -37,6 +37,8 @@ from hulk_operator.reconcile.types import NOTHING, Outcome, ReadWarnings, View
 from hulk_operator.status import condition, holds
 
 _CREATING: Final = frozenset({"ContainerCreating", "PodInitializing"})
+_WAITS_FOR_GROUP: Final = "minCount pods from a gang"
+"""In kube-scheduler's words of a pod that fits while others of its PodGroup do not."""
 MAX_FAILED_STARTS: Final = 24  # at most six minutes apart: two hours
 _NUM_NAMED = 3
 
@@ -132,7 +134,8 @@ def start_timeout(view: View) -> Outcome:
     left_s = seconds_left(view, _began(view), limit_s)
     if left_s > 0:
         return Outcome(requeue_after_s=left_s)
-    late = [pod for pod in view.gang if not pod.running and not pod.ended]
+    all_late = [pod for pod in view.gang if not pod.running and not pod.ended]
+    late = [pod for pod in all_late if _WAITS_FOR_GROUP not in pod.unschedulable] or all_late
     whys = [_why_late(view, pod) for pod in late]
     named = "; ".join(whys[:_NUM_NAMED])
     num_up = sum(pod.running for pod in view.gang)
