@@ -39,9 +39,11 @@ down: tools ## Remove every process, namespace and mount of the lab (ALL=1: of a
 	@$(BIN)/hulk-lab down $(if $(ALL),--all,$(if $(PREFIX),--prefix $(PREFIX),--lab $(LAB)))
 
 .PHONY: image
-image: rust .venv/.synced ## Build Hulk's image with docker: BASE=an image with torch, IMAGE=its name
+image: rust .venv/.synced ## Build Hulk's image with docker: BASE=an image with torch, IMAGE=its name, TARGET=operator, agent or runtime alone
 	@test -n "$(IMAGE)" || { echo "make image: IMAGE= is missing; say what to call it: make image IMAGE=registry.example/hulk:0.1.0" >&2; exit 1; }
-	docker build -f Dockerfile $(if $(BASE),--build-arg BASE=$(BASE)) -t $(IMAGE) "$$($(BIN)/hulk-lab image)"
+	docker build -f Dockerfile $(if $(TARGET),--target $(TARGET)) $(if $(PLATFORM),--platform $(PLATFORM)) \
+		$(if $(BASE),--build-arg BASE=$(BASE)) $(if $(SLIM_BASE),--build-arg SLIM_BASE=$(SLIM_BASE)) \
+		-t $(IMAGE) "$$($(BIN)/hulk-lab image)"
 
 .PHONY: lint
 lint: tools ## Ruff, mypy, import contracts, gofmt, go vet, rustfmt, clippy
@@ -105,7 +107,7 @@ prerequisites:
 rust:
 	@tools/rust
 
-.venv/.synced: pyproject.toml lab/pyproject.toml uv.lock tools/hatch_native.py $(NATIVE)
+.venv/.synced: pyproject.toml lab/pyproject.toml runtime/pyproject.toml uv.lock tools/hatch_native.py $(NATIVE)
 	@test -x $(UV) || { python3 -m venv .venv-tools && .venv-tools/bin/pip install --quiet 'uv==0.13.*'; }
 	@printf 'hulk: Python packages, and the Rust crate of one ...'; start=$$SECONDS; $(UV) sync --frozen --quiet --python python3 && printf ' %ss\n' $$((SECONDS - start))
 	@touch $@

@@ -1,4 +1,4 @@
-"""Hatchling's build hook: native/, the Rust crate, becomes `hulk_native.abi3.so` at the top of Hulk's wheel.
+"""Hatchling's build hook: native/, the Rust crate, becomes `hulk_native.abi3.so` at the top of hulk-operator's wheel.
 
 maturin builds a wheel of the crate alone; the library and the wheel's tag are taken from it. The tag says which Pythons
 (`cp311-abi3`: every CPython from 3.11 on) and which C libraries the library runs with. An editable install gets the

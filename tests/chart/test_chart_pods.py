@@ -96,6 +96,23 @@ def test_all_run_one_image(render: Render, settings: tuple[str, ...], expected: 
     assert {name: spec["containers"][0]["image"] for name, spec in pods.items()} == dict.fromkeys(pods, expected)
 
 
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        (("agent.image.repository=agent",), "agent:0.1.0"),
+        (("agent.image.repository=agent", "image.tag=1.2"), "agent:1.2"),
+        (("agent.image.repository=agent", f"image.digest=sha256:{'0' * 64}"), "agent:0.1.0"),
+        (("agent.image.tag=1.3", f"image.digest=sha256:{'0' * 64}"), "hulk:1.3"),
+        ((f"agent.image.digest=sha256:{'1' * 64}", f"image.digest=sha256:{'0' * 64}"), f"hulk@sha256:{'1' * 64}"),
+    ],
+    ids=["repository", "tag of image", "digest of another repository", "tag", "digest"],
+)
+def test_the_agent_may_run_an_image_of_its_own(render: Render, settings: tuple[str, ...], expected: str) -> None:
+    rendered = render(*settings)
+    assert pod(rendered, "hulk-agent")["containers"][0]["image"] == expected
+    assert pod(rendered, "hulk-operator")["containers"][0]["image"] != expected
+
+
 def test_priority_and_pull_secrets_reach_both(render: Render) -> None:
     rendered = render("operator.priorityClassName=high", "agent.priorityClassName=higher", "image.pullSecrets[0]=login")
     assert [pod(rendered, name)["priorityClassName"] for name in NAMES] == ["high", "higher"]

@@ -1,9 +1,24 @@
-{{/* The image of operator and agent. */}}
+{{/* The operator's image. */}}
 {{- define "hulk.image" -}}
 {{- if .Values.image.digest -}}
 {{ .Values.image.repository }}@{{ .Values.image.digest }}
 {{- else -}}
 {{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- end -}}
+{{- end -}}
+
+{{/* The agent's: what agent.image leaves empty is as in image; a digest is that of one repository. */}}
+{{- define "hulk.agentImage" -}}
+{{- $own := .Values.agent.image -}}
+{{- $repository := $own.repository | default .Values.image.repository -}}
+{{- $digest := $own.digest -}}
+{{- if not (or $own.repository $own.tag $own.digest) -}}
+{{- $digest = .Values.image.digest -}}
+{{- end -}}
+{{- if $digest -}}
+{{ $repository }}@{{ $digest }}
+{{- else -}}
+{{ $repository }}:{{ $own.tag | default .Values.image.tag | default .Chart.AppVersion }}
 {{- end -}}
 {{- end -}}
 

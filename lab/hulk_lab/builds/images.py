@@ -3,7 +3,7 @@
     pause   a static C program
     store   the S3 server for checkpoints
     base    what a distribution's image would hold (C library, a shell, iperf3, certificates), copied from this machine
-    hulk    the project's Dockerfile on the base, by buildah: the built wheel in /opt/hulk
+    hulk    the project's Dockerfile on the base, by buildah: the built wheels in /opt/hulk
 
 Python and torch are not copied into six nodes: the runtime mounts the machine's own, read-only, where an image with
 Python has it.
@@ -29,7 +29,10 @@ from hulk_lab.errors import LabError
 from hulk_lab.paths import CACHE, REPOSITORY
 
 HULK_REFERENCE = "docker.io/library/hulk:0.1.0"
+TARGETS = ("operator", "agent", "runtime")
+"""The Dockerfile's other images."""
 _DOCKERFILE = REPOSITORY / "Dockerfile"
+_SLIM_IMAGE = REPOSITORY / "tools" / "slim_image.py"
 _PAUSE_SOURCE = REPOSITORY / "lab" / "images" / "pause.c"
 _TOOLS = (
     *(f"/bin/{name}" for name in ("sh", "cat", "cp", "date", "ls", "mkdir", "mv", "rm", "sleep", "true", "uname")),
@@ -106,25 +109,36 @@ def base() -> Image:
 
 
 def hulk() -> Image:
-    """The project's image: its Dockerfile, its wheel, its dependencies' wheels, on the lab's base."""
+    """The project's image: its Dockerfile, its wheels, its dependencies' wheels, on the lab's base."""
+    return _of_dockerfile(HULK_REFERENCE)
+
+
+def of_target(target: str) -> Image:
+    """One of the Dockerfile's other images, on the lab's base; `target` is one of TARGETS."""
+    return _of_dockerfile(HULK_REFERENCE.replace("hulk:", f"hulk-{target}:"), target)
+
+
+def _of_dockerfile(reference: str, target: str = "") -> Image:
     context, foundation = hulk_context(), base()
     digest = _digest(_DOCKERFILE.read_bytes(), foundation.archive.name.encode(), context.name.encode())
-    archive = CACHE / "images" / f"hulk-{digest}.tar"
-    image = Image(HULK_REFERENCE, archive)
+    archive = CACHE / "images" / f"{target or 'hulk'}-{digest}.tar"
+    image = Image(reference, archive)
     if not archive.exists():
-        _build_with_buildah(context, foundation, image)
+        _build_with_buildah(context, foundation, image, target)
     return image
 
 
 def hulk_context() -> Path:
-    """The Dockerfile's build context: requirements.txt, wheels/ and the project's wheel."""
-    wheel, dependencies = python.build_project(), python.build_wheels()
-    context = CACHE / f"context-{_digest(wheel.parent.name.encode(), dependencies.name.encode())}"
+    """The Dockerfile's build context: requirements/, wheels/, dist/ (the project's wheels) and slim_image.py."""
+    own, dependencies = python.build_project(), python.build_wheels()
+    digest = _digest(own.name.encode(), dependencies.name.encode(), _SLIM_IMAGE.read_bytes())
+    context = CACHE / f"context-{digest}"
     if not context.is_dir():
         fresh = Path(tempfile.mkdtemp(dir=CACHE, prefix=".context-"))
         fresh.chmod(0o755)
-        shutil.copy(wheel, fresh)
-        shutil.copy(dependencies / "requirements.txt", fresh)
+        shutil.copy(_SLIM_IMAGE, fresh)
+        shutil.copytree(own, fresh / "dist")
+        shutil.copytree(dependencies / "requirements", fresh / "requirements")
         shutil.copytree(dependencies / "wheels", fresh / "wheels", copy_function=_link)
         fresh.rename(context)
     return context
@@ -198,7 +212,7 @@ def _fill_base(root: Path, files: set[Path], interpreter: Interpreter) -> None:
     (root / "etc/hosts").touch()
 
 
-def _build_with_buildah(context: Path, foundation: Image, image: Image) -> None:
+def _build_with_buildah(context: Path, foundation: Image, image: Image, target: str) -> None:
     storage = CACHE / "buildah"
     volumes = [f"--volume={mount.source}:{mount.target}:ro" for mount in borrowed()]
     build = [
@@ -206,10 +220,12 @@ def _build_with_buildah(context: Path, foundation: Image, image: Image) -> None:
         "--isolation=chroot",
         "--layers",
         f"--build-arg=BASE=oci-archive:{foundation.archive}",
+        f"--build-arg=SLIM_BASE=oci-archive:{foundation.archive}",
         "--build-arg=INSTALL_IPERF3=false",
         "--build-arg=PIP_NO_INDEX=1",
         *volumes,
         f"--file={_DOCKERFILE}",
+        *([f"--target={target}"] if target else []),
         f"--tag={image.reference}",
         str(context),
     ]

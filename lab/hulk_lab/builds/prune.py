@@ -20,7 +20,7 @@ MIN_SCRATCH_AGE_S = 24 * 3600
 MAX_BUILDAH_BYTES = 2 << 30
 """buildah keeps the layers of every build; without them the next one takes some seconds more."""
 
-_KINDS = ("wheel-*", "context-*", "containerd-*", "images/hulk-*")
+_KINDS = ("wheel-*", "context-*", "containerd-*", "images/hulk-*", *(f"images/{name}-*" for name in images.TARGETS))
 _HELD_KINDS = (
     *("base-*", "trainers-*", "wheels-*", "pip-*", "relay-*", "runtime-spec-*.json"),
     *("images/base-*", "images/pause-*", "images/store-*"),

@@ -22,6 +22,9 @@ from hulk_lab.paths import CACHE, REPOSITORY
 from hulk_lab.prerequisites import MissingPrerequisiteError
 
 _VERSION = f"python{sys.version_info.major}.{sys.version_info.minor}"
+_OPERATOR, _RUNTIME = "hulk-operator", "hulk-runtime"
+_NOT_IN_AGENT = ("cryptography", "fsspec", "numpy", "pydantic")
+"""Of what hulk-runtime requires: what it trains with."""
 _SOURCES = (
     *("operator", "placement", "runtime", "pyproject.toml", "README.md", "LICENSE", "tools/hatch_native.py"),
     *("native/src", "native/Cargo.toml", "native/Cargo.lock", "native/pyproject.toml"),
@@ -98,26 +101,28 @@ def _installed(target: Path, requirements: Sequence[str]) -> Path:
 
 
 def wheels_folder() -> Path:
-    """Where the image's dependency wheels are, once built, with the requirements.txt that names them."""
-    return CACHE / f"wheels-{_digest(_VERSION, _image_requirements())}"
+    """Where the images' dependency wheels are, once built, with the requirements/*.txt that name them."""
+    return CACHE / f"wheels-{_digest(_VERSION, *_image_requirements().values())}"
 
 
 def build_wheels() -> Path:
-    """Download every wheel the image needs, with the checksums of uv.lock, unless they are there."""
+    """Download every wheel the images need, with the checksums of uv.lock, unless they are there."""
     target = wheels_folder()
     if not target.is_dir():
         with _staged(target) as scratch:
-            requirements = scratch / "requirements.txt"
-            requirements.write_text(_image_requirements())
-            options = ["--quiet", "--no-deps", "--require-hashes", "--only-binary=:all:"]
-            command = [*_pip(), "download", *options, "--dest", scratch / "wheels", "--requirement", requirements]
-            _run(command)
+            (scratch / "requirements").mkdir()
+            options: list[str | Path] = ["--quiet", "--no-deps", "--require-hashes", "--only-binary=:all:"]
+            for name, lines in _image_requirements().items():
+                requirements = scratch / "requirements" / f"{name}.txt"
+                requirements.write_text(lines)
+                options += ["--requirement", requirements]
+            _run([*_pip(), "download", *options, "--dest", scratch / "wheels"])
             _publish(scratch, target)
     return target
 
 
 def project_folder() -> Path:
-    """Where the project's own wheel is, once built; another line of source is another folder."""
+    """Where the project's own wheels are, once built; another line of source is another folder."""
     digest = hashlib.sha256()
     for source in _SOURCES:
         root = REPOSITORY / source
@@ -129,36 +134,47 @@ def project_folder() -> Path:
 
 
 def build_project() -> Path:
-    """Build the project's wheel, as a user would install it, unless it is there; the path of the wheel."""
+    """Build the project's wheels, as a user would install them, unless they are there; the folder of wheels."""
     target = project_folder()
     if not target.is_dir():
         with _staged(target) as scratch:
-            _uv("build", "--quiet", "--wheel", "--out-dir", str(scratch), str(REPOSITORY))
+            for package in (_OPERATOR, _RUNTIME):
+                _uv("build", "--quiet", "--wheel", "--package", package, "--out-dir", str(scratch), str(REPOSITORY))
             (scratch / ".gitignore").unlink(missing_ok=True)
             _publish(scratch, target)
-    return next(target.glob("*.whl"))
+    return target
 
 
 def _torch_requirements() -> list[str]:
     """torch and what it needs, as uv.lock pins them for this machine."""
-    lines = _export("--extra", "runtime", "--no-hashes", "--no-annotate").splitlines()
-    ours = set(_export("--no-hashes", "--no-annotate").splitlines())
+    lines = _export(_RUNTIME, "--extra", "torch", "--no-hashes").splitlines()
+    ours = set(_export(_RUNTIME, "--no-hashes").splitlines())
     return [line for line in lines if line not in ours or line.startswith("typing-extensions==")]
 
 
 def _trainers_requirements() -> list[str]:
     """The group's packages, as uv.lock pins them, without those of the image and of its base."""
-    there = {*_torch_requirements(), *_export("--extra", "s3", "--no-hashes", "--no-annotate").splitlines()}
-    lines = _export("--only-group", "trainers", "--no-hashes", "--no-annotate").splitlines()
+    image = [
+        *_export(_OPERATOR, "--no-hashes").splitlines(),
+        *_export(_RUNTIME, "--extra", "s3", "--no-hashes").splitlines(),
+    ]
+    there = {*_torch_requirements(), *image}
+    lines = _export(_OPERATOR, "--only-group", "trainers", "--no-hashes").splitlines()
     return [line for line in lines if line not in there]
 
 
-def _image_requirements() -> str:
-    return _export("--extra", "image", "--no-annotate")
+def _image_requirements() -> dict[str, str]:
+    """By what a target of the Dockerfile installs: the lines of its requirements."""
+    return {
+        "operator": _export(_OPERATOR),
+        "agent": _export(_RUNTIME, *(f"--prune={package}" for package in _NOT_IN_AGENT)),
+        "runtime": _export(_RUNTIME, "--extra", "s3"),
+    }
 
 
-def _export(*options: str) -> str:
-    return _uv("export", "--frozen", "--no-dev", "--no-emit-workspace", "--no-header", *options)
+def _export(package: str, *options: str) -> str:
+    fixed = ("--frozen", "--no-dev", "--no-emit-workspace", "--no-header", "--no-annotate")
+    return _uv("export", *fixed, "--package", package, *options)
 
 
 def _uv(*arguments: str) -> str:

@@ -227,7 +227,7 @@ class Plan(_Wire):
 
 def runtime_version() -> str:
     """Version of the installed distribution."""
-    return metadata.version("hulk-operator")
+    return metadata.version("hulk-runtime")
 
 
 def digest_of(body: Mapping[str, object]) -> str:
@@ -275,7 +275,7 @@ def _require_readable(document: Mapping[str, object]) -> None:
     raise PlanError(
         f"operator {document.get('operatorVersion', 'unknown')} wrote the plan in wire version {version}, "
         f"runtime {runtime_version()} reads version {', '.join(map(str, READABLE))}: "
-        f"use an image with the operator's version of hulk-operator"
+        f"use an image with the operator's version of hulk-runtime"
     )
 
 
