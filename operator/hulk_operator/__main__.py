@@ -4,6 +4,9 @@ import os
 import socket
 import sys
 
+SWITCH_S = 0.001
+"""How long a thread that plans may keep the event loop waiting for the interpreter; Python's own is 5 ms."""
+
 
 def main() -> None:
     """Entry point; everything heavy is imported here, because the planner's process imports this module as well."""
@@ -18,6 +21,7 @@ def main() -> None:
     from hulk_operator.handlers.workers import HttpWorkers
     from hulk_operator.metrics import Health
 
+    sys.setswitchinterval(SWITCH_S)
     try:
         level = logs.configure(os.environ)
         settings = from_environment(os.environ, f"{socket.gethostname()}_{os.getpid()}")

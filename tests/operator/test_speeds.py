@@ -11,9 +11,10 @@ from hulk_operator.inputs.speeds import (
     RETENTION,
     agreed,
     kept,
+    known_speeds,
     possible,
     said_speeds,
-    with_measured_speeds,
+    with_speeds,
 )
 from hulk_placement.accelerators import fastest
 from hulk_placement.model import Model
@@ -36,7 +37,8 @@ def measured(entries: dict[str, list[dict[str, Any]]], now: datetime = NOW) -> W
         name: NodeProfile.model_validate({"metadata": {"name": name}, "status": {"accelerators": found}})
         for name, found in entries.items()
     }
-    return with_measured_speeds(PLAIN, said_speeds(profiles, dict.fromkeys(entries, "cpu"), now))
+    said = said_speeds(profiles, dict.fromkeys(entries, "cpu"), now)
+    return with_speeds(PLAIN, known_speeds(PLAIN.key, PLAIN.digest, said))
 
 
 def test_speeds_count_by_workload_on_the_product_that_is_there() -> None:

@@ -11,7 +11,7 @@ from hulk_operator.api import HulkJob, HulkJobStatus, HulkTopologySpec, Observed
 from hulk_operator.cli.cluster_plans import plan_from_cluster
 from hulk_operator.cli.plan_reports import plan_from_files
 from hulk_operator.cluster import HULK_JOBS, HULK_TOPOLOGIES, ApiResource, Object
-from hulk_operator.inputs.speeds import ShownSpeeds, with_measured_speeds
+from hulk_operator.inputs.speeds import ShownSpeeds, known_speeds, with_speeds
 from hulk_operator.inputs.unknown_model import ASSUMED_PARAMETERS, measured_model, reference_speeds, template_digest
 from hulk_operator.inputs.workloads import Situation, to_model, to_workload
 from hulk_operator.observation import Observation
@@ -175,7 +175,7 @@ def test_other_products_are_compared_by_data_sheets(
     workload = to_workload(one, to_model(one.spec, measured=known.model), Situation(1, dict.fromkeys(products, 1)))
     assert known.model is not None
     shown = ShownSpeeds("a", reference_speeds(one.spec, known.model, products))
-    workload = with_measured_speeds(workload, {}, shown)
+    workload = with_speeds(workload, known_speeds(workload.key, workload.digest, {}, shown))
     topology = Topology(tuple(Machine(name, "eu", "", 1, product=of) for name, of in products.items()), {}, {})
     found = {
         name: workload.model.flops_per_sequence / speed for name, speed in speeds(workload, topology, products).items()

@@ -74,11 +74,31 @@ Said = list[tuple[str, AcceleratorStatus]]
 """What one namespace's jobs say: node and entry, the newest last."""
 
 
-def with_measured_speeds(
-    workload: Workload, said: Mapping[str, Said], earlier: ShownSpeeds = ShownSpeeds()
-) -> Workload:
-    """The workload with the speeds that nodes showed (`said_speeds`): with it, else with another."""
-    job, namespace, digest = workload.key, names.namespace_of(workload.key), workload.digest
+@dataclass(frozen=True, slots=True)
+class KnownSpeeds:
+    """FLOP/s of an accelerator by node: with a workload, in which micro-batches, and what it is likely to reach."""
+
+    measured: Speeds
+    micro_batch: Mapping[str, int]
+    likely: Speeds
+
+
+def with_speeds(workload: Workload, known: KnownSpeeds) -> Workload:
+    """The workload with what is known of it."""
+    return replace(
+        workload,
+        flops_per_s=known.measured,
+        measured_micro_batch=known.micro_batch,
+        likely_flops_per_s=known.likely,
+    )
+
+
+def known_speeds(job: str, digest: str, said: Mapping[str, Said], earlier: ShownSpeeds = ShownSpeeds()) -> KnownSpeeds:
+    """What nodes showed (`said_speeds`) with a job's workload, by its digest; where they did not, with another.
+
+    Of two entries of its namespace that contradict each other the job's own counts.
+    """
+    namespace = names.namespace_of(job)
     own = sorted(said.get(namespace, ()), key=lambda row: (names.key(namespace, row[1].job) == job, row[1].time))
     found = {node: entry for node, entry in own if entry.workload == digest}
     there = {node: speed for node, speed in earlier.speeds.items() if node == earlier.node}
@@ -86,11 +106,10 @@ def with_measured_speeds(
     reference = measured or earlier.speeds
     of_others = [rows for of, rows in said.items() if of != namespace]
     others = agreed([{**likely(reference, _others(rows, digest)), **_exact(rows, digest)} for rows in of_others])
-    return replace(
-        workload,
-        flops_per_s=measured,
-        measured_micro_batch={node: entry.micro_batch for node, entry in found.items() if entry.micro_batch},
-        likely_flops_per_s=_beside(measured, {**earlier.speeds, **others, **likely(reference, _others(own, digest))}),
+    return KnownSpeeds(
+        measured,
+        {node: entry.micro_batch for node, entry in found.items() if entry.micro_batch},
+        _beside(measured, {**earlier.speeds, **others, **likely(reference, _others(own, digest))}),
     )
 
 

@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, Final
 
 from hulk_placement.layer_pins import LayerPin
@@ -77,7 +78,7 @@ def to_model(spec: HulkJobSpec, text: str | None = None, measured: ObservedModel
     if asked.transformer is not None:
         try:
             dimensions = _dimensions(asked.transformer, asked.sequence_length)
-            return Model.of(dimensions, precision, _trainable(asked))
+            return _model_of(dimensions, precision, _trainable(asked))
         except ValueError as error:
             raise UnusableJobError("InvalidModel", f"spec.model: {error}.") from error
     reference = model_reference(spec)
@@ -88,6 +89,12 @@ def to_model(spec: HulkJobSpec, text: str | None = None, measured: ObservedModel
     except (RecursionError, ValueError) as error:
         where = f"ConfigMap {reference.config_map}, key {reference.key}"
         raise UnusableJobError("InvalidModel", f"{where} holds no usable model: {error}.") from error
+
+
+@lru_cache(maxsize=64)
+def _model_of(dimensions: Transformer, precision: str, trainable: Trainable) -> Model:
+    """One for all jobs that train the same: of many layers it takes milliseconds."""
+    return Model.of(dimensions, precision, trainable)
 
 
 def _dimensions(shape: api.Transformer, sequence_length: int | None) -> Transformer:

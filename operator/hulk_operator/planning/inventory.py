@@ -32,7 +32,7 @@ from hulk_operator.inputs.priority import NO_CLASS, PriorityClass, class_of, pri
 from hulk_operator.inputs.region_pins import untrusted
 from hulk_operator.inputs.resource_quotas import Quotas as ResourceQuotas
 from hulk_operator.inputs.resource_quotas import is_granted, limited_classes
-from hulk_operator.inputs.speeds import Said, ShownSpeeds, said_speeds, with_measured_speeds
+from hulk_operator.inputs.speeds import KnownSpeeds, Said, ShownSpeeds, known_speeds, said_speeds, with_speeds
 from hulk_operator.inputs.topology import Claim, Room
 from hulk_operator.inputs.unknown_model import measured_model, reference_speeds
 from hulk_operator.inputs.workloads import (
@@ -133,6 +133,19 @@ class Inventory:
     def said(self, resource: str) -> Mapping[str, Said]:
         """What jobs said of nodes' speeds, by namespace."""
         return self._once(("said", resource), lambda: said_speeds(self.profiles, self.products(resource), self.now))
+
+    def speeds(self, job: HulkJob, digest: str, shown: ShownSpeeds) -> KnownSpeeds:
+        """What is known of a workload's speeds, once for a namespace's jobs that have measured nothing themselves."""
+        resource, namespace = job.spec.workers.resource_name, job.namespace
+        said = self.said(resource)
+        if shown.speeds or job.metadata.name in self._saying(resource, namespace):
+            return known_speeds(job.key, digest, said, shown)
+        return self._once(("speeds", resource, namespace, digest), lambda: known_speeds(job.key, digest, said))
+
+    def _saying(self, resource: str, namespace: str) -> frozenset[str]:
+        """The jobs of a namespace that said something of nodes' speeds."""
+        said = self.said(resource).get(namespace, ())
+        return self._once(("saying", resource, namespace), lambda: frozenset(entry.job for _, entry in said))
 
     def candidates(self, spec: Object, resource: str, num_accelerators: int) -> Mapping[str, int]:
         """How many pods of a spec each admitting node holds (`inputs.candidates`), once for jobs that are alike."""
@@ -285,7 +298,7 @@ def _workload(
     workload = to_workload(job, to_model(spec, text, seen), situation)
     products = inventory.products(resource)
     shown = ShownSpeeds(seen.node or "", reference_speeds(spec, seen, products)) if seen else ShownSpeeds()
-    return with_measured_speeds(workload, inventory.said(resource), shown)
+    return with_speeds(workload, inventory.speeds(job, workload.digest, shown))
 
 
 def _inventory(seen: Snapshot, held: Sequence[Held], now: datetime, without: Collection[str]) -> Inventory:

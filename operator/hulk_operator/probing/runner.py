@@ -57,6 +57,26 @@ class ProbeState:
     num_errors: int = 0
 
 
+class ProbeNodes:
+    """Nodes as probing sees them, of which those that are as they were are not read again."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[Object, frozenset[str], ProbeNode]] = {}
+
+    def of(self, seen: Snapshot) -> list[ProbeNode]:
+        """All of them."""
+        self._known = {
+            name: self._one(node.body, seen.agents.get(name, frozenset())) for name, node in seen.nodes.items()
+        }
+        return [node for _, _, node in self._known.values()]
+
+    def _one(self, body: Object, agents: frozenset[str]) -> tuple[Object, frozenset[str], ProbeNode]:
+        known = self._known.get(body["metadata"]["name"])
+        if known is not None and known[0] is body and known[1] == agents:
+            return known
+        return body, agents, probe_node(body, agents)
+
+
 @dataclass(slots=True)
 class Prober:
     """The loop's state. `jobs` are the nodes of each running job.
@@ -77,6 +97,7 @@ class Prober:
     namespace: str | None = None
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
     _said: Said = field(default_factory=Said)
+    _nodes: ProbeNodes = field(default_factory=ProbeNodes)
     _load_written_s: dict[str, float] = field(default_factory=dict)
 
     def wake(self) -> None:
@@ -111,7 +132,9 @@ class Prober:
         now = self.clock()
         seen = await self.seen()
         await self._create_missing(seen)
-        nodes, accepted, decision = await asyncio.to_thread(_decide, seen, tuple(self.jobs()), self.budget, now)
+        nodes, accepted, decision = await asyncio.to_thread(
+            _decide, self._nodes, seen, tuple(self.jobs()), self.budget, now
+        )
         profiles = seen.profiles
         unreadable = [Rejection(name, "", "UnreadableProfile", why) for name, why in seen.unreadable.items()]
         await self._order(profiles, decision)
@@ -196,10 +219,10 @@ class Prober:
 
 
 def _decide(
-    seen: Snapshot, jobs: Iterable[Collection[str]], budget: Budget, now: datetime
+    known: ProbeNodes, seen: Snapshot, jobs: Iterable[Collection[str]], budget: Budget, now: datetime
 ) -> tuple[list[ProbeNode], Accepted, Decision]:
     """In a thread: with thousands of nodes it takes longer than the event loop may stand still."""
-    nodes = [probe_node(node.body, seen.agents.get(name, frozenset())) for name, node in seen.nodes.items()]
+    nodes = known.of(seen)
     accepted = accept(seen.profiles.values(), seen.nodes.keys(), now)
     return nodes, accepted, decide(now, nodes, seen.profiles, jobs, budget)
 
