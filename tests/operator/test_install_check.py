@@ -8,7 +8,6 @@ from fake_cluster import FakeCluster
 from hulk_operator import install_check, metrics
 from hulk_operator.api.strict import parse
 from hulk_operator.cluster import Invalid
-from prometheus_client import CollectorRegistry
 
 
 class Operator:
@@ -24,7 +23,11 @@ class Operator:
 @pytest.fixture
 async def served() -> AsyncIterator[tuple[Operator, str]]:
     operator = Operator()
-    runner = await metrics.serve(CollectorRegistry(), lambda: True, operator.ready, 0, "127.0.0.1")
+
+    async def shown() -> bytes:
+        return b""
+
+    runner = await metrics.serve(shown, lambda: True, operator.ready, 0, "127.0.0.1")
     yield operator, f"http://127.0.0.1:{runner.addresses[0][1]}/readyz"
     await runner.cleanup()
 

@@ -285,8 +285,11 @@ def test_every_series_is_in_the_reference_and_the_reference_is_fresh(repository:
 
 async def test_the_port_serves_the_series_and_the_health() -> None:
     alive, acting = [True], [False]
-    found = registry(lambda: Snapshot(jobs=(job(status=RUNNING),)), Health(), lambda: NOW)
-    runner = await metrics.serve(found, lambda: alive[0], lambda: acting[0], 0, "127.0.0.1")
+
+    async def shown() -> bytes:
+        return metrics.exposition(Snapshot(jobs=(job(status=RUNNING),)), Health(), lambda: NOW)
+
+    runner = await metrics.serve(shown, lambda: alive[0], lambda: acting[0], 0, "127.0.0.1")
     base = f"http://127.0.0.1:{runner.addresses[0][1]}"
     async with aiohttp.ClientSession() as session:
         text = await (await session.get(f"{base}/metrics")).text()

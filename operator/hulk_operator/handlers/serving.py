@@ -4,7 +4,7 @@ import asyncio
 
 from hulk_operator.api import ConditionType
 from hulk_operator.handlers.operator import Parts
-from hulk_operator.metrics import Snapshot, registry, ring
+from hulk_operator.metrics import Snapshot, exposition, ring
 from hulk_operator.metrics import serve as serve_metrics
 from hulk_operator.status import finished, holds
 
@@ -32,8 +32,11 @@ async def serve(parts: Parts) -> None:
     Healthy while the loop turns (a part that ends, ends them all) and the API server still tells what happens; ready
     when it knows the cluster, so that it can act or begin to at once.
     """
-    found = registry(lambda: snapshot(parts), parts.health, parts.now)
-    runner = await serve_metrics(found, parts.health.hears, lambda: parts.informers.synced, parts.settings.metrics_port)
+
+    async def shown() -> bytes:
+        return await asyncio.to_thread(exposition, snapshot(parts), parts.health, parts.now)
+
+    runner = await serve_metrics(shown, parts.health.hears, lambda: parts.informers.synced, parts.settings.metrics_port)
     try:
         await asyncio.Event().wait()
     finally:

@@ -1,6 +1,6 @@
 """The operator's metrics: a table of definitions, a collector over snapshots of its state, and the port they are on."""
 
-from hulk_operator.metrics.collector import OperatorCollector, registry
+from hulk_operator.metrics.collector import OperatorCollector, exposition, registry
 from hulk_operator.metrics.definitions import DEFINITIONS, Definition
 from hulk_operator.metrics.server import serve
 from hulk_operator.metrics.snapshot import Health, RingPlace, Snapshot, ring
@@ -12,6 +12,7 @@ __all__ = [
     "OperatorCollector",
     "RingPlace",
     "Snapshot",
+    "exposition",
     "registry",
     "ring",
     "serve",

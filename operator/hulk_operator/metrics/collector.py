@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from itertools import accumulate
 from typing import Final
 
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -75,6 +75,11 @@ def registry(
     found = CollectorRegistry()
     found.register(OperatorCollector(snapshot, health, clock))
     return found
+
+
+def exposition(seen: Snapshot, health: Health, clock: Callable[[], datetime]) -> bytes:
+    """All series in Prometheus' text format, from any thread: with thousands of nodes it takes 0.1 s and more."""
+    return generate_latest(registry(lambda: seen, health, clock))
 
 
 def _family(definition: Definition, rows: Rows) -> Metric:
@@ -205,9 +210,9 @@ def _operator_rows(snapshot: Snapshot, health: Health) -> dict[Definition, Rows]
         d.OPERATOR_LEASE: [((), float(snapshot.lease_held))],
         d.OPERATOR_QUEUE: [((), float(snapshot.queue_depth))],
         d.OPERATOR_PLANNING: [((), health.planning_s)],
-        d.OPERATOR_WRITES: [(labels, float(count)) for labels, count in health.writes.items()],
+        d.OPERATOR_WRITES: [(labels, float(count)) for labels, count in dict(health.writes).items()],
         d.OPERATOR_BACKGROUND: [((task,), float(count)) for task, count in background.failures().items()],
-        d.OPERATOR_ERRORS: [((where,), float(count)) for where, count in health.errors.items()],
+        d.OPERATOR_ERRORS: [((where,), float(count)) for where, count in dict(health.errors).items()],
     }
 
 

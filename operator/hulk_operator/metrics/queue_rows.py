@@ -26,7 +26,7 @@ def queue_rows(snapshot: Snapshot, moves: Mapping[str, int], now: datetime) -> d
         d.JOB_UTILITY: [(labels, _utility(job, now)) for labels, job in named],
         d.JOB_JOULES: [(labels, float(job.status.energy.joules)) for labels, job in named if job.status.energy],
         d.QUEUE_WAITING: [((), float(len(queued)))],
-        d.QUEUE_MOVES: [((kind,), float(count)) for kind, count in moves.items()],
+        d.QUEUE_MOVES: [((kind,), float(count)) for kind, count in dict(moves).items()],
     }
 
 

@@ -1,15 +1,14 @@
-"""The operator's HTTP port: /metrics from a registry, /healthz and /readyz from questions to the operator."""
+"""The operator's HTTP port: /metrics, /healthz and /readyz from questions to the operator."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from aiohttp import web
-from prometheus_client import CollectorRegistry, generate_latest
 
 from hulk_operator import names
 
 
 async def serve(
-    registry: CollectorRegistry,
+    exposition: Callable[[], Awaitable[bytes]],
     healthy: Callable[[], bool],
     ready: Callable[[], bool],
     port: int = names.OPERATOR_METRICS_PORT,
@@ -18,7 +17,7 @@ async def serve(
     """Serve until the returned runner is cleaned up. `OSError` when the port is taken; host None: every address."""
 
     async def metrics(_: web.Request) -> web.Response:
-        return web.Response(body=generate_latest(registry), content_type="text/plain")
+        return web.Response(body=await exposition(), content_type="text/plain")
 
     async def health(_: web.Request) -> web.Response:
         return _answer(healthy(), "not healthy")
