@@ -6,15 +6,9 @@ The plan says how many buckets the gradients go in; over a WAN few large ones wi
 own ring only that changes; without a plan (a run by hand) it is torch's class.
 """
 
-import atexit
-import contextlib
-import functools
 import inspect
 import math
-import os
-import sys
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any
 
 import torch
@@ -24,14 +18,8 @@ from torch.distributed.algorithms.join import JoinHook
 from torch.nn.parallel import DistributedDataParallel as TorchDDP
 from torch.nn.parameter import is_lazy
 
-from hulk_runtime import errors
-from hulk_runtime.collective import between_regions, init_process_group
+from hulk_runtime.collective import planned_sums
 from hulk_runtime.collective.gradient_sums import GradientSums, all_reduce_hook, say_by_torch
-from hulk_runtime.collective.peer_timeout import peer_timeout_s
-from hulk_runtime.collective.staging import AllReduce
-from hulk_runtime.job import environment
-from hulk_runtime.job.shutdown import exit_now
-from hulk_runtime.plan import wire
 
 MIB = 1 << 20
 
@@ -47,7 +35,7 @@ class DistributedDataParallel(TorchDDP):
     """None where torch sums without a hook of Hulk's."""
 
     def __init__(self, module: torch.nn.Module, *args: Any, **kwargs: Any) -> None:
-        plan = _plan()
+        plan = planned_sums.plan()
         if (
             plan is not None
             and inspect.signature(TorchDDP).bind(module, *args, **kwargs).arguments.get("bucket_cap_mb") is None
@@ -57,13 +45,13 @@ class DistributedDataParallel(TorchDDP):
         self._sum_as_planned()
 
     def _sum_as_planned(self) -> None:
-        if _plan() is None:
+        if planned_sums.plan() is None:
             return
         reason = self._why_no_hook() or self._why_torch()
         if reason:
             say_by_torch(reason)
             return
-        between = _between_regions()
+        between = planned_sums.between_regions()
         if between is not None:
             sums = GradientSums(between, self)
             super().register_comm_hook(sums, all_reduce_hook)
@@ -147,41 +135,3 @@ def bucket_mib(num_bytes: int, num_buckets: int) -> float:
     4.0
     """
     return math.ceil(num_bytes / num_buckets / 1024) * 1024 / MIB
-
-
-@functools.cache
-def _plan() -> wire.Plan | None:
-    path = environment.read(os.environ).plan_path
-    return wire.load(path) if os.path.exists(path) else None
-
-
-@functools.cache
-def _between_regions() -> AllReduce | None:
-    """One for the process, connected at the first model and closed at its exit."""
-    plan, here = _plan(), environment.read(os.environ)
-    assert plan is not None
-    group = init_process_group.introduce(here, dist.get_backend(), init_process_group.device(here.local_rank))
-    _end_with_its_code()
-    open_until_exit = contextlib.ExitStack()
-    atexit.register(open_until_exit.close)
-    between = open_until_exit.enter_context(between_regions.connect(here, plan, group))
-    if between is not None:
-        between.patience_s = peer_timeout_s(here, plan)
-    return between
-
-
-def _end_with_its_code() -> None:
-    """A script that one of Hulk's errors ends leaves as Hulk's own programs do: with a line, and the error's code.
-
-    The operator tells by it the rank that failed from those that only lost it.
-    """
-    usual = sys.excepthook
-    codes: list[int] = []
-    atexit.register(lambda: exit_now(codes[0]) if codes else None)  # runs after what is registered later
-
-    def said(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        usual(kind, error, trace)
-        if isinstance(error, errors.HulkError):
-            codes.append(errors.report(error))
-
-    sys.excepthook = said

@@ -1,0 +1,182 @@
+"""`hulk`, a backend of torch.distributed: sums over all ranks go over the planned flows, all else by gloo or NCCL.
+
+    import hulk_runtime.collective.backend  # once, before
+    dist.init_process_group("hulk")
+
+Nothing else in a script changes: DDP, FSDP2 and HSDP, DeviceMesh, DTensor and collectives of objects run through it.
+Without a plan (a run by hand), and for groups of some of the ranks, it is gloo or NCCL.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any, Final
+
+import torch
+import torch.distributed as dist
+from torch.distributed import ProcessGroup, ReduceOp, Work
+
+from hulk_runtime.collective import planned_sums
+from hulk_runtime.collective.gradient_sums import say_by_torch
+from hulk_runtime.collective.reduction.vector import DTYPES
+from hulk_runtime.collective.staging import AllReduce
+
+NAME: Final = "hulk"
+
+
+class PlannedGroup(ProcessGroup):
+    """A group of ranks. What is no all-reduce goes from C++ to torch's own backends, and never comes here."""
+
+    def __init__(self, store: Any, rank: int, size: int, timeout: timedelta) -> None:
+        super().__init__(rank, size)
+        self._name = self._description = ""
+        gloo = ProcessGroup.BackendType.GLOO
+        self._register_backend(torch.device("cpu"), gloo, dist.ProcessGroupGloo(store, rank, size, timeout))
+        self._set_default_backend(gloo)
+        if torch.cuda.is_available():
+            nccl, scoped = ProcessGroup.BackendType.NCCL, dist.PrefixStore("cuda", store)
+            self._register_backend(torch.device("cuda"), nccl, dist.ProcessGroupNCCL(scoped, rank, size))
+            self._set_default_backend(nccl)
+
+    @property
+    def group_name(self) -> str:
+        """As torch names it."""
+        return self._name
+
+    @property
+    def group_desc(self) -> str:
+        """As torch describes it."""
+        return self._description
+
+    def _set_group_name(self, name: str) -> None:
+        self._name = name
+
+    def _set_group_desc(self, description: str) -> None:
+        self._description = description
+
+    def getBackendName(self) -> str:  # noqa: N802  # torch's name
+        """`hulk`."""
+        return NAME
+
+    def allreduce(self, tensors: Any, opts: Any = None) -> Work:
+        """As planned where the plan can; else as torch does."""
+        return self._summed(tensors, dist.AllreduceOptions() if opts is None else opts, "allreduce")
+
+    def allreduce_coalesced(self, tensors: Any, opts: Any = None) -> Work:
+        """Of several tensors as of one."""
+        return self._summed(tensors, dist.AllreduceCoalescedOptions() if opts is None else opts, "allreduce_coalesced")
+
+    def _summed(self, tensors: Any, options: Any, method: str) -> Work:
+        found = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
+        between = self._between(found, options)
+        if between is None:
+            by_torch: Callable[..., Work] = getattr(self._get_backend(found[0].device), method)
+            return by_torch(found, options)
+        return PlannedWork(between, found, self.size() if options.reduceOp == ReduceOp.AVG else 1)
+
+    def _between(self, tensors: Sequence[torch.Tensor], options: Any) -> AllReduce | None:
+        """What sums between regions; None where torch does, of which each reason is said once."""
+        is_sum = (
+            options.reduceOp == ReduceOp.SUM or options.reduceOp == ReduceOp.AVG
+        )  # `in` asks the constant, which knows no options
+        if not is_sum or self.size() != dist.get_world_size() or not planned_sums.is_planned():
+            return None
+        if why := _why_not_planned(tensors):
+            say_by_torch(why)
+            return None
+        return planned_sums.between_regions() if any(tensor.numel() for tensor in tensors) else None
+
+
+class PlannedWork(Work):
+    """Sums under way, of one tensor or several, and torch's view of them.
+
+    Nothing is rounded on its way but to the tensors' own type: what a script sums may be no gradient. `num_ranks`: of
+    a mean; 1 of a sum.
+    """
+
+    def __init__(self, between: AllReduce, tensors: list[torch.Tensor], num_ranks: int) -> None:
+        super().__init__()
+        self._tensors, self._spreading = tensors, threading.Lock()
+        self._flat_N, self._is_spread = _flat(tensors)
+        self._future: torch.futures.Future[list[torch.Tensor]] | None = None
+        self._ended = threading.Event()
+        if num_ranks > 1:
+            self._flat_N.div_(num_ranks)
+        self._waiting = between.all_reduce(self._flat_N, num_exact=self._flat_N.numel())
+        self._waiting.on_end(self._end)  # also where nobody waits for it
+
+    def wait(self, timeout: timedelta = timedelta()) -> bool:
+        """Until the sums are in the tensors. Raises PeerLostError, within the plan's bounds, not torch's timeout."""
+        self._waiting.wait()
+        self._spread()
+        return True
+
+    def is_completed(self) -> bool:
+        """Whether it has ended, well or not."""
+        return self._ended.is_set()
+
+    def get_future(self) -> torch.futures.Future[list[torch.Tensor]]:
+        """Of the tensors.
+
+        torch takes what a future fails with for a tensor: what ends a backward raises out of it as it is.
+        """
+        devices = [self._flat_N.device] if self._flat_N.is_cuda else None
+        future: torch.futures.Future[list[torch.Tensor]] = torch.futures.Future(devices=devices)
+        with contextlib.suppress(RuntimeError):  # there is no such backward where gradients are reduced outside it
+            torch.autograd.Variable._execution_engine.queue_callback(self.wait)
+
+        def tell(error: Exception | None) -> None:
+            if error is None:
+                self._spread()
+                future.set_result(self._tensors)
+            else:
+                future.set_exception(error)  # type: ignore[arg-type]  # torch's own annotation is the result's type
+
+        self._waiting.on_end(tell)
+        return future
+
+    def _end(self, error: Exception | None) -> None:
+        if error is None:
+            self._spread()
+        self._ended.set()
+
+    def _spread(self) -> None:
+        """From the one vector that was summed to the tensors, once."""
+        with self._spreading:
+            if not self._is_spread:
+                for tensor, piece_N in zip(self._tensors, _pieces(self._flat_N, self._tensors), strict=True):
+                    tensor.detach().copy_(piece_N.view(tensor.shape))
+                self._is_spread = True
+
+
+def _flat(tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, bool]:
+    """One vector of all values, and whether it is the tensors' own memory."""
+    if len(tensors) == 1 and tensors[0].is_contiguous():
+        return tensors[0].detach().view(-1), True
+    return torch.cat([tensor.detach().reshape(-1) for tensor in tensors]), False
+
+
+def _pieces(flat_N: torch.Tensor, tensors: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
+    return torch.split(flat_N, [tensor.numel() for tensor in tensors])
+
+
+def _why_not_planned(tensors: Sequence[torch.Tensor]) -> str:
+    """Why the plan's sums cannot take these; empty where they can."""
+    first = tensors[0]
+    if any(tensor.layout is not torch.strided for tensor in tensors):
+        return "some are sparse"
+    if first.dtype not in DTYPES:
+        return f"some are {str(first.dtype).removeprefix('torch.')}"
+    if any(tensor.dtype is not first.dtype or tensor.device != first.device for tensor in tensors):
+        return "some are of several types, or on several devices"
+    return ""
+
+
+def _planned_group(store: Any, rank: int, size: int, timeout: timedelta) -> PlannedGroup:
+    return PlannedGroup(store, rank, size, timeout)
+
+
+dist.Backend.register_backend(NAME, _planned_group, devices=["cpu", "cuda"])

@@ -1,0 +1,122 @@
+"""Plain torch over the backend `hulk`: what each rank's collectives are, beside what they must be; a line for each."""
+
+import sys
+import time
+import zlib
+from collections.abc import Callable
+
+import hulk_runtime.collective.backend  # noqa: F401
+import torch
+import torch.distributed as dist
+from hulk_runtime.collective import planned_sums
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.nn.parallel import DistributedDataParallel
+
+
+def model(kind: torch.dtype = torch.float32) -> torch.nn.Module:
+    """The same on every rank."""
+    torch.manual_seed(1)
+    return torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.Tanh(), torch.nn.Linear(256, 8)).to(kind)
+
+
+def trained(net: torch.nn.Module) -> None:
+    """Four steps, each rank on numbers of its own."""
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    torch.manual_seed(dist.get_rank())
+    for _ in range(4):
+        optimizer.zero_grad()
+        net(torch.randn(16, 64)).square().mean().backward()
+        optimizer.step()
+
+
+def norm(parameters: list[torch.Tensor]) -> str:
+    """Of all parameters, and their bits."""
+    vector = torch.cat([values.detach().flatten() for values in parameters])
+    return f"{vector.norm():.9g} {vector.abs().sum():.9g} {zlib.crc32(vector.numpy().tobytes())}"
+
+
+def ddp() -> str:
+    """Torch's own class."""
+    net = DistributedDataParallel(model())
+    trained(net)
+    return norm(list(net.parameters()))
+
+
+def hsdp() -> str:
+    """Two replicas of two shards each."""
+    net = model()
+    mesh = init_device_mesh("cpu", (dist.get_world_size() // 2, 2), mesh_dim_names=("dp_replicate", "dp_shard"))
+    fully_shard(net, mesh=mesh)
+    trained(net)
+    return norm([values.full_tensor() for values in net.parameters()])
+
+
+def collectives() -> str:
+    """Whatever torch does: planned or not, the result is the same."""
+    rank, size = dist.get_rank(), dist.get_world_size()
+    total, ones = sum(range(size)), torch.ones(3, 5)
+    for kind in (torch.float32, torch.bfloat16, torch.float16, torch.float64, torch.int64, torch.complex64):
+        values = (ones * rank).to(kind)
+        dist.all_reduce(values)
+        assert torch.equal(values, (ones * total).to(kind)), kind
+    for operation, expected in ((dist.ReduceOp.MAX, size - 1.0), (dist.ReduceOp.MIN, 0.0)):
+        values = ones * rank
+        dist.all_reduce(values, operation)
+        assert torch.equal(values, ones * expected), operation
+    values = (ones * rank).clone()
+    dist.all_reduce(values, dist.ReduceOp.AVG)
+    torch.testing.assert_close(values, ones * total / size)
+    turned = torch.arange(15.0).view(5, 3).t() * rank
+    dist.all_reduce(turned)
+    assert torch.equal(turned, torch.arange(15.0).view(5, 3).t() * total), "not contiguous"
+    empty = torch.ones(0)
+    dist.all_reduce(empty)
+    several = [torch.full((4,), float(rank)), torch.full((2, 2), 10.0 * rank)]
+    dist.all_reduce_coalesced(several)
+    assert torch.equal(several[1], torch.full((2, 2), 10.0 * total))
+    first, second = torch.ones(1000), torch.ones(7)
+    works = [dist.all_reduce(part, async_op=True) for part in (first, second)]
+    for work in reversed(works):
+        work.wait()
+    assert works[0].is_completed()
+    assert torch.equal(first, torch.full((1000,), float(size)))
+    assert torch.equal(second, torch.full((7,), float(size)))
+    dropped = torch.ones(500, 2).t()
+    dist.all_reduce(dropped, async_op=True)
+    future = dist.all_reduce(torch.ones(3), async_op=True).get_future()
+    assert torch.equal(future.wait()[0], torch.full((3,), float(size)))
+    deadline = time.monotonic() + 60
+    while not torch.equal(dropped, torch.full((2, 500), float(size))):
+        assert time.monotonic() < deadline, "nobody waits for it"
+        time.sleep(0.01)
+    found = [None] * size
+    dist.all_gather_object(found, {"rank": rank})
+    assert found == [{"rank": other} for other in range(size)]
+    pair = dist.new_group([0, 1])
+    if rank < 2:
+        values = torch.full((3,), float(rank))
+        dist.all_reduce(values, group=pair)
+        assert values.tolist() == [1.0, 1.0, 1.0]
+    gathered = torch.empty(size)
+    dist.all_gather_into_tensor(gathered, torch.tensor([float(rank)]))
+    assert gathered.tolist() == list(range(size))
+    part = torch.empty(1)
+    dist.reduce_scatter_tensor(part, torch.arange(float(size)))
+    assert part.item() == rank * size
+    received = torch.full((2,), float(rank))
+    dist.broadcast(received, src=size - 1)
+    assert received.tolist() == [size - 1.0] * 2
+    return "all right"
+
+
+KINDS: dict[str, Callable[[], str]] = {"ddp": ddp, "hsdp": hsdp, "collectives": collectives}
+
+if __name__ == "__main__":
+    dist.init_process_group(sys.argv[1])
+    for kind in sys.argv[2:]:
+        print(f"{kind} {KINDS[kind]()}", flush=True)
+    dist.barrier()
+    between = planned_sums.between_regions() if dist.get_backend() == "hulk" else None
+    print(f"planned {0 if between is None else len(between.collective.reports())}", flush=True)
+    dist.destroy_process_group()

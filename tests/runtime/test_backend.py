@@ -1,0 +1,39 @@
+"""The backend `hulk` of torch.distributed: plain torch scripts, results as over gloo, sums over planned flows."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_wan_training import TWO, wan
+
+SCRIPT = str(Path(__file__).with_name("backend_script.py"))
+FOUR = [{"node": f"node-{i}", "region": f"region-{i // 2}", "accelerators": 1} for i in range(4)]
+
+
+def two_regions(make_plan: Any) -> dict[str, Any]:
+    """Two ranks in each of two regions."""
+    document: dict[str, Any] = make_plan((1, 1, 1, 1), workers=FOUR, **wan(2, classes=TWO))
+    return document
+
+
+def said(ranks: list[Any], kind: str) -> list[str]:
+    return [next(line for line in rank.output.splitlines() if line.startswith(f"{kind} ")) for rank in ranks]
+
+
+@pytest.mark.parametrize("kind", ["ddp", "hsdp"])
+def test_a_model_becomes_what_it_becomes_over_gloo(job, make_plan, kind: str) -> None:
+    """To the bit the same on all ranks, and to rounding the same as by torch's sums."""
+    found = {}
+    for backend in ("hulk", "gloo"):
+        ranks = job.run_ranks(two_regions(make_plan), SCRIPT, backend, kind)
+        lines = said(ranks, kind)
+        assert lines == [lines[0]] * 4
+        found[backend] = [float(value) for value in lines[0].split()[1:3]]
+        assert (said(ranks, "planned")[0] != "planned 0") == (backend == "hulk")
+    assert found["hulk"] == pytest.approx(found["gloo"], rel=1e-5)
+
+
+def test_every_collective_is_right_whoever_does_it(job, make_plan) -> None:
+    ranks = job.run_ranks(two_regions(make_plan), SCRIPT, "hulk", "collectives")
+    assert said(ranks, "collectives") == ["collectives all right"] * 4
+    assert "by torch, not as planned: some are float64" in ranks[0].output
