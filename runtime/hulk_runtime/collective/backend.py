@@ -4,14 +4,15 @@
     dist.init_process_group("hulk")
 
 Nothing else in a script changes: DDP, FSDP2 and HSDP, DeviceMesh, DTensor and collectives of objects run through it.
-Without a plan (a run by hand), and for groups of some of the ranks, it is gloo or NCCL.
+Groups of some of the ranks have their part of the plan; in groups inside a region, and without a plan (a run by hand),
+all is by gloo or NCCL.
 """
 
 from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import timedelta
 from typing import Any, Final
 
@@ -37,12 +38,14 @@ class PlannedGroup(ProcessGroup):
         self._register_backend(torch.device("cpu"), gloo, dist.ProcessGroupGloo(store, rank, size, timeout))
         self._set_default_backend(gloo)
         if torch.cuda.is_available():
-            nccl, scoped = ProcessGroup.BackendType.NCCL, dist.PrefixStore("cuda", store)
-            self._register_backend(torch.device("cuda"), nccl, dist.ProcessGroupNCCL(scoped, rank, size))
+            nccl, scoped = ProcessGroup.BackendType.NCCL, dist.PrefixStore("cuda", store)  # type: ignore[attr-defined]  # public, but not in torch's __all__
+            self._register_backend(
+                torch.device("cuda"), nccl, dist.ProcessGroupNCCL(scoped, rank, size, dist.ProcessGroupNCCL.Options())
+            )
             self._set_default_backend(nccl)
 
     @property
-    def group_name(self) -> str:
+    def group_name(self) -> str:  # type: ignore[override]  # torch's own is a str too
         """As torch names it."""
         return self._name
 
@@ -61,13 +64,15 @@ class PlannedGroup(ProcessGroup):
         """`hulk`."""
         return NAME
 
-    def allreduce(self, tensors: Any, opts: Any = None) -> Work:
+    def allreduce(  # type: ignore[override]  # torch's has three forms, of which this is all
+        self, tensors: Any, opts: Any = None, timeout: timedelta | None = None, *, op: Any = None
+    ) -> Work:
         """As planned where the plan can; else as torch does."""
-        return self._summed(tensors, dist.AllreduceOptions() if opts is None else opts, "allreduce")
+        return self._summed(tensors, _options(dist.AllreduceOptions(), opts if op is None else op), "allreduce")
 
     def allreduce_coalesced(self, tensors: Any, opts: Any = None) -> Work:
         """Of several tensors as of one."""
-        return self._summed(tensors, dist.AllreduceCoalescedOptions() if opts is None else opts, "allreduce_coalesced")
+        return self._summed(tensors, _options(dist.AllreduceCoalescedOptions(), opts), "allreduce_coalesced")
 
     def _summed(self, tensors: Any, options: Any, method: str) -> Work:
         found = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
@@ -82,12 +87,15 @@ class PlannedGroup(ProcessGroup):
         is_sum = (
             options.reduceOp == ReduceOp.SUM or options.reduceOp == ReduceOp.AVG
         )  # `in` asks the constant, which knows no options
-        if not is_sum or self.size() != dist.get_world_size() or not planned_sums.is_planned():
+        if not is_sum or not planned_sums.is_planned():
             return None
         if why := _why_not_planned(tensors):
             say_by_torch(why)
             return None
-        return planned_sums.between_regions() if any(tensor.numel() for tensor in tensors) else None
+        if not any(tensor.numel() for tensor in tensors):
+            return None
+        is_world = self.size() == dist.get_world_size()
+        return planned_sums.between_regions() if is_world else planned_sums.between_regions_of(self, self._name)
 
 
 class PlannedWork(Work):
@@ -123,10 +131,10 @@ class PlannedWork(Work):
 
         torch takes what a future fails with for a tensor: what ends a backward raises out of it as it is.
         """
-        devices = [self._flat_N.device] if self._flat_N.is_cuda else None
+        devices: list[int | str | torch.device] | None = [self._flat_N.device] if self._flat_N.is_cuda else None
         future: torch.futures.Future[list[torch.Tensor]] = torch.futures.Future(devices=devices)
         with contextlib.suppress(RuntimeError):  # there is no such backward where gradients are reduced outside it
-            torch.autograd.Variable._execution_engine.queue_callback(self.wait)
+            torch.autograd.Variable._execution_engine.queue_callback(self._waiting.wait)
 
         def tell(error: Exception | None) -> None:
             if error is None:
@@ -150,6 +158,16 @@ class PlannedWork(Work):
                 for tensor, piece_N in zip(self._tensors, _pieces(self._flat_N, self._tensors), strict=True):
                     tensor.detach().copy_(piece_N.view(tensor.shape))
                 self._is_spread = True
+
+
+def _options(plain: Any, asked: Any) -> Any:
+    """Torch's options: as they were given, or made of an operation alone."""
+    if asked is None:
+        return plain
+    if hasattr(asked, "reduceOp"):
+        return asked
+    plain.reduceOp = asked
+    return plain
 
 
 def _flat(tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, bool]:
@@ -178,5 +196,59 @@ def _why_not_planned(tensors: Sequence[torch.Tensor]) -> str:
 def _planned_group(store: Any, rank: int, size: int, timeout: timedelta) -> PlannedGroup:
     return PlannedGroup(store, rank, size, timeout)
 
+
+OTHERS: Final = frozenset(
+    [
+        "broadcast",
+        "reduce",
+        "gather",
+        "scatter",
+        "send",
+        "recv",
+        "recv_anysource",
+        "barrier",
+        "alltoall",
+        "alltoall_base",
+        "all_to_all_single",
+        "allgather",
+        "allgather_coalesced",
+        "all_gather_single",
+        "all_gather_single_coalesced",
+        "_allgather_base",
+        "gather_single",
+        "reduce_scatter",
+        "reduce_scatter_single",
+        "reduce_scatter_single_coalesced",
+        "_reduce_scatter_base",
+    ]
+)
+"""What torch's backends do themselves, by whatever names this torch has."""
+
+
+def _by_torch(name: str) -> Callable[..., Any]:
+    """The method of the backend of the tensors' device.
+
+    Called from Python it lets other threads go on. Called from C++ by a functional collective it would not: where a
+    thread of gloo's has the queue and waits for the interpreter, nobody would ever go on.
+    """
+
+    def method(self: PlannedGroup, *arguments: Any, **options: Any) -> Any:
+        found = next(_tensors((*arguments, *options.values())), None)
+        device = torch.device("cpu") if found is None else found.device
+        return getattr(self._get_backend(device), name)(*arguments, **options)
+
+    return method
+
+
+def _tensors(values: Iterable[Any]) -> Iterator[torch.Tensor]:
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            yield value
+        elif isinstance(value, list | tuple):
+            yield from _tensors(value)
+
+
+for _name in OTHERS & set(dir(ProcessGroup)) & set(dir(dist.Backend)):
+    setattr(PlannedGroup, _name, _by_torch(_name))
 
 dist.Backend.register_backend(NAME, _planned_group, devices=["cpu", "cuda"])

@@ -9,11 +9,13 @@ from hulk_runtime import names
 from hulk_runtime.collective.group import Collective, Settings
 from hulk_runtime.collective.process_group import Group
 from hulk_runtime.collective.reduction import region_backend
+from hulk_runtime.collective.reduction.region_backend import Inside
 from hulk_runtime.collective.staging import AllReduce
 from hulk_runtime.collective.wire.rendezvous import Address, listen
 from hulk_runtime.errors import ConfigurationError
 from hulk_runtime.job import peer_secret
 from hulk_runtime.job.environment import Environment
+from hulk_runtime.plan.flows import CollectivePlan
 from hulk_runtime.plan.wire import Plan
 
 MAX_STREAMS = 4
@@ -22,7 +24,7 @@ MAX_STREAMS = 4
 
 @contextlib.contextmanager
 def connect(environment: Environment, plan: Plan, group: Group) -> Iterator[AllReduce | None]:
-    """The sum over all ranks of a group, its paths warm; None where the plan leaves it to the group's backend.
+    """The sum over all ranks, its paths warm; None where the plan leaves it to torch's backend.
 
     Raises PeerLostError, ConfigurationError (no secret), PortError.
     """
@@ -30,19 +32,35 @@ def connect(environment: Environment, plan: Plan, group: Group) -> Iterator[AllR
     if planned is None:
         yield None
         return
+    inside = region_backend.join(planned, group.rank, group.device) if region_backend.is_wanted(group.device) else None
+    with connect_group(environment, planned, group, "", environment.collective_port, inside) as between:
+        yield between
+
+
+@contextlib.contextmanager
+def connect_group(
+    environment: Environment,
+    planned: CollectivePlan,
+    group: Group,
+    name: str = "",
+    port: int = 0,
+    inside: Inside | None = None,
+) -> Iterator[AllReduce]:
+    """The sum over the ranks of a group, which all know it by a name. `port`: where they listen, 0: anywhere.
+
+    Raises as `connect`.
+    """
     secret = _secret(environment)
-    with listen("", environment.collective_port) as listener:
+    with listen("", port) as listener:
         collective = Collective.connect(
             group.rank,
             _addresses(group, listener.getsockname()[1]),
             planned,
             secret,
-            scope=f"{environment.job_uid or environment.job}/{environment.attempt}",
+            scope=f"{environment.job_uid or environment.job}/{environment.attempt}" + (f"/{name}" if name else ""),
             settings=Settings(connect_s=environment.rendezvous_s, max_streams=MAX_STREAMS),
             listener=listener,
-            inside=region_backend.join(planned, group.rank, group.device)
-            if region_backend.is_wanted(group.device)
-            else None,
+            inside=inside,
         )
         with contextlib.closing(collective):
             collective.warm()

@@ -90,19 +90,21 @@ def _wait_for_first(environment: Environment) -> None:
             return
 
 
-def introduce(environment: Environment, backend: str, chosen: torch.device) -> Group:
-    """First collective: every rank learns every rank's address.
+def introduce(
+    environment: Environment, backend: str, chosen: torch.device, process_group: "dist.ProcessGroup | None" = None
+) -> Group:
+    """First collective of the world, or of a group of it: every rank learns every rank's address.
 
     All are of one family, rank 0's own: where its name has addresses of both, hosts differ in which they take first.
     """
-    alone = Group(environment.rank, environment.world_size, backend, chosen, {})
+    rank, size = dist.get_rank(process_group), dist.get_world_size(process_group)
+    alone = Group(rank, size, backend, chosen, {}, process_group=process_group)
     own = _own_address(environment.master_address, environment.master_port)
     first = _addresses(alone, own)[0]
     if (first.ipv4_mapped is None) is not (own.ipv4_mapped is None):
         own = _own_address(str(first.ipv4_mapped or first), environment.master_port)
     found = _addresses(alone, own)
-    peers = {rank: address for rank, address in enumerate(found) if rank != environment.rank}
-    return Group(environment.rank, environment.world_size, backend, chosen, peers)
+    return replace(alone, peers={other: address for other, address in enumerate(found) if other != rank})
 
 
 def _addresses(group: Group, own: IPv6Address) -> list[IPv6Address]:

@@ -199,6 +199,36 @@ class CollectivePlan:
         links = {link: figures for link, figures in self.links.items() if not set(link) & set(lost)}
         return replace(self, links=links, classes=planned or (stars,), without={}, left_out=frozenset(lost))
 
+    def part(self, ranks: Sequence[int]) -> Self | None:
+        """The plan for a group of some ranks, each known by its place among them; None where all are of one region.
+
+        A group with a share of each region's ranks has that share of the links: others like it sum at the same time.
+        For ranks of some of the regions nothing was planned: they exchange equal shares.
+
+        >>> whole = CollectivePlan.direct([[0, 1], [2, 3]])
+        >>> whole.part([1, 3]).regions, whole.part([0, 1])
+        (((0,), (1,)), None)
+        """
+        places = [tuple(place for place, rank in enumerate(ranks) if rank in region) for region in self.regions]
+        there = [own for own in places if own]
+        if len(there) < 2:
+            return None
+        if len(there) < len(self.regions) or self.left_out:
+            return replace(self.direct(there), compression=self.compression, encryption=self.encryption)
+        share = max(len(own) / len(region) for own, region in zip(places, self.regions, strict=True))
+        return replace(
+            self,
+            regions=tuple(places),
+            links={pair: replace(link, bytes_per_s=share * link.bytes_per_s) for pair, link in self.links.items()},
+            uplinks={
+                region: Uplink(share * uplink.egress_bytes_per_s, share * uplink.ingress_bytes_per_s)
+                for region, uplink in self.uplinks.items()
+            },
+            classes=_of_share(self.classes, share),
+            without={},
+            on_region_loss="restart",
+        )
+
     @classmethod
     def direct(cls, regions: Sequence[Sequence[int]], chunk_bytes: int = 1 << 16) -> Self:
         """A plan for regions of which nothing was measured: each reduces an equal share and broadcasts it.
@@ -214,6 +244,13 @@ class CollectivePlan:
 def serving(classes: Sequence[SizeClass], num_bytes: int) -> SizeClass:
     """The class, of ascending ones, that serves a vector; the last one also serves anything larger."""
     return next((found for found in classes if num_bytes <= found.max_bytes), classes[-1])
+
+
+def _of_share(classes: Sequence[SizeClass], share: float) -> tuple[SizeClass, ...]:
+    """The classes for links of which there is a share: a vector takes as long there as one that much larger."""
+    sizes = [max(1, round(share * found.max_bytes)) for found in classes]
+    last = dict(zip(sizes, classes, strict=True))  # of several that become the same size
+    return tuple(replace(found, max_bytes=size) for size, found in last.items())
 
 
 def _star(root: int, regions: Sequence[int]) -> Flow:
