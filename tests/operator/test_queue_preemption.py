@@ -1,5 +1,6 @@
 """Who may take the place of others in the queue: as Kubernetes lets a PriorityClass do it, and no further."""
 
+import threading
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -7,6 +8,10 @@ import pytest
 from hulk_operator.cluster import RESOURCE_QUOTAS, ApiResource, Object
 from hulk_operator.inputs.priority import NO_CLASS, class_of, priority_class
 from hulk_operator.inputs.resource_quotas import Asking, admitted, resource_quota
+from hulk_operator.planning.dispatcher import Dispatcher
+from hulk_operator.planning.process import Competition, Search
+from hulk_operator.planning.queue_decision import Contest
+from hulk_placement.fleet.types import Allocation
 from queue_world import QueueWorld, high, nodes, want
 
 Make = Callable[..., QueueWorld]
@@ -250,3 +255,36 @@ def test_the_default_class_is_the_smaller_one_where_there_are_two() -> None:
     assert (found.name, found.preempts) == ("b", True)
     assert class_of(None, {}) is NO_CLASS
     assert class_of("c", classes) is None
+
+
+async def test_a_decision_about_many_jobs_is_prepared_and_read_beside_the_event_loop(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Jobs that are alike also share one mapping of candidates: with thousands of nodes it is all that there is."""
+    asked: list[Competition] = []
+    threads: dict[str, threading.Thread] = {}
+    decide, judge, prepare = Search.decide, Contest.judge, Dispatcher._admitted
+
+    async def decided(self: Search, competition: Competition) -> Allocation:
+        asked.append(competition)
+        return await decide(self, competition)
+
+    def judged(self: Contest, found: Allocation) -> Any:
+        threads["read"] = threading.current_thread()
+        return judge(self, found)
+
+    def prepared(self: Dispatcher, *of: Any) -> Any:
+        threads["prepared"] = threading.current_thread()
+        return prepare(self, *of)
+
+    monkeypatch.setattr(Search, "decide", decided)
+    monkeypatch.setattr(Contest, "judge", judged)
+    monkeypatch.setattr(Dispatcher, "_admitted", prepared)
+    world = await victim(make)
+    for number in range(3):
+        world.add(want(f"later-{number}", 2, 2, after_s=20))
+    await world.until(lambda: any(len(one.jobs) >= 3 for one in asked) and len(threads) == 2)
+    of_waiting = [id(job.candidates) for job in asked[-1].jobs if job.key != "lab/victim"]
+    assert len(of_waiting) >= 3
+    assert len(set(of_waiting)) == 1
+    assert threading.main_thread() not in threads.values()

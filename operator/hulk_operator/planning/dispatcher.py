@@ -148,7 +148,7 @@ class Dispatcher:
         contestants, whole = await self._contestants(group, seen)
         topology = await asyncio.to_thread(whole.topology, resource)
         now = self._clock()
-        pods = self._admitted(contestants, group, seen)
+        pods = await asyncio.to_thread(self._admitted, contestants, group, seen)
         jobs = {key: within(fleet_job(one, now), one.mapping, pods[key]) for key, one in contestants.items()}
         refused, polite = not_admitted(contestants, jobs, pods), never_preempting(contestants)
         asked = Competition(
@@ -171,7 +171,7 @@ class Dispatcher:
             contest = Contest(
                 contestants, waiting, jobs, topology, seen.unheld(resource), quotas, self._settings, notes
             )
-            return contest.judge(found)
+            return await asyncio.to_thread(contest.judge, found)
         except Exception:
             logger.exception("who of %d jobs has which workers could not be decided", len(jobs))
             self._failed()
@@ -263,5 +263,8 @@ def _waiting(group: Group) -> list[tuple[HulkJob, int]]:
     return [(job, job.spec.workers.max) for job in group.waiting.values()]
 
 
-def _with(candidates: Mapping[str, int], own: Mapping[str, int]) -> dict[str, int]:
+def _with(candidates: Mapping[str, int], own: Mapping[str, int]) -> Mapping[str, int]:
+    """The very same candidates where it holds none: jobs that are alike share them, also on their way to the search."""
+    if not own:
+        return candidates
     return {**candidates, **{node: max(num, candidates.get(node, 0)) for node, num in own.items()}}
