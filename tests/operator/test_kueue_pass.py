@@ -21,6 +21,7 @@ from hulk_operator.cluster import (
     Listing,
     NotFound,
     Object,
+    Unavailable,
 )
 from hulk_operator.kueue import workload_name
 from hulk_operator.reconcile.recipe import KUEUE, writes
@@ -170,6 +171,16 @@ class Watched(FakeCluster):
     """Kueue's kinds fail as they are told to; a watch brings nothing."""
 
     error: ClusterError | None = None
+    broken: ClusterError | None = None
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.breaks = asyncio.Event()
+
+    async def version(self, resource: ApiResource, namespace: str | None = None) -> str:
+        if resource is WORKLOADS and self.broken is not None:
+            raise self.broken
+        return await super().version(resource, namespace)
 
     async def pages(
         self, resource: ApiResource, namespace: str | None = None, **options: Any
@@ -179,9 +190,9 @@ class Watched(FakeCluster):
         async for page in super().pages(resource, namespace, **options):
             yield page
 
-    async def watch(self, *_: Any, **__: Any) -> AsyncIterator[Change]:
-        await asyncio.Event().wait()
-        raise AssertionError
+    async def watch(self, *of: Any, **__: Any) -> AsyncIterator[Change]:
+        await (self.breaks if of[0] is WORKLOADS else asyncio.Event()).wait()
+        raise self.broken or AssertionError
         yield
 
 
@@ -189,10 +200,14 @@ async def test_kueues_objects_are_read_from_the_first_job_on_that_names_a_queue(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(informers, "KUEUE_RETRY_S", 0.01)
-    cluster, store, looked = Watched(), Store(), []
+    monkeypatch.setattr(informers, "RETRY_S", 0.01)
+    cluster, store = Watched(), Store()
+    looked: list[str] = []
+    heard: list[str] = []
     cluster.error = NotFound(404, "NotFound", "the server could not find the requested resource")
     store.news = type(store.news)(job=looked.append)
-    running = asyncio.ensure_future(Informers(cluster, store).run())
+    following = Informers(cluster, store, heard=heard.append)
+    running = asyncio.ensure_future(following.run())
 
     async def until(words: str) -> None:
         async with asyncio.timeout(30):
@@ -215,5 +230,19 @@ async def test_kueues_objects_are_read_from_the_first_job_on_that_names_a_queue(
         cluster.error = None
         await until("")
         assert store.kueue.standing(one).workload is None
+        assert {"workloads", "resourceflavors"} <= set(heard)  # so that a watch of them that is dead is noticed
+        await asyncio.wait_for(following.connected(), 5)
+        cluster.broken = Unavailable(0, "NoConnection", "broke")
+        cluster.breaks.set()
+        await until(NOT_READ)  # what was admitted may not be any more
+        begins = asyncio.ensure_future(following.connected())  # and no term begins on it
+        await asyncio.sleep(0.05)
+        assert not begins.done()
+        looked.clear()
+        cluster.broken = None
+        cluster.breaks.clear()
+        await until("")
+        await asyncio.wait_for(begins, 5)
+        assert KEY in looked
     finally:
         running.cancel()

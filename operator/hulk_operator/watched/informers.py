@@ -34,7 +34,7 @@ from hulk_operator.cluster import (
     NotFound,
     Sink,
 )
-from hulk_operator.watched.kueue_objects import HULKS_WORKLOADS
+from hulk_operator.watched.kueue_objects import HULKS_WORKLOADS, NOT_READ
 from hulk_operator.watched.snapshot import Snapshot
 from hulk_operator.watched.store import Store
 
@@ -115,13 +115,12 @@ class Informers:
         """Kueue's objects as well, once a job names a queue and they can be read."""
         kueue, cluster = self._store.kueue, self._cluster
         await kueue.wanted.wait()
-        workloads = Informer(
-            cluster, WORKLOADS, kueue.workloads, namespace=self._scope.namespace, labels=HULKS_WORKLOADS
-        )
-        flavors = Informer(cluster, RESOURCE_FLAVORS, kueue.flavors)
+        heard = [partial(self._heard, kind.plural) for kind in (WORKLOADS, RESOURCE_FLAVORS)]
+        workloads = Informer(cluster, WORKLOADS, kueue.workloads, heard[0], self._scope.namespace, HULKS_WORKLOADS)
+        followed = (workloads, Informer(cluster, RESOURCE_FLAVORS, kueue.flavors, heard[1]))
         while True:
             try:
-                await asyncio.gather(workloads.list(), flavors.list())
+                await asyncio.gather(*(one.list() for one in followed))
             except NotFound:
                 kueue.lack = _NO_KUEUE
             except ClusterError as error:
@@ -130,10 +129,20 @@ class Informers:
                 break
             self._store.look_at_queued_jobs()
             await asyncio.sleep(KUEUE_RETRY_S)
-        kueue.lack = ""
-        self._store.look_at_queued_jobs()
-        for one in (workloads, flavors):
+        self._informers = (*self._informers, *followed)
+        for one in followed:
             tasks.start("informer", one.run)
+            await one.connected.wait()
+        while True:
+            self._tell_whether_followed(followed)
+            await asyncio.sleep(RETRY_S)
+
+    def _tell_whether_followed(self, kueues: Sequence[Informer]) -> None:
+        """An admission may be gone that was read before a watch broke: nothing is known until it is followed again."""
+        lack = "" if all(one.connected.is_set() for one in kueues) else NOT_READ
+        if self._store.kueue.lack != lack:
+            self._store.kueue.lack = lack
+            self._store.look_at_queued_jobs()
 
     async def _found(self) -> Sequence[Informer]:
         while True:
