@@ -3,10 +3,11 @@
 When something happened is when it was first seen here. The times in pods and nodes are by other machines' clocks.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import chain
 from types import MappingProxyType
 
 from hulk_operator import names
@@ -126,7 +127,7 @@ class Store:
         return Snapshot(
             nodes=nodes,
             workers=tuple(pod for pods in self._pods_of.values() for pod in pods.values()),
-            taken=_sum(self._foreign.taken, self.devices.taken()),
+            taken=_sum(_sum(self._foreign.taken, self._held_by_placeholders()), self.devices.taken()),
             agents=dict(self._foreign.agents),
             profiles={name: one for name, one in found.items() if isinstance(one, NodeProfile)},
             unreadable={name: one.message for name, one in found.items() if isinstance(one, Unreadable)},
@@ -135,6 +136,18 @@ class Store:
             classes=dict(self.classes.items()) if self.sees_classes else None,
             quotas=_by_namespace(self.quotas),
         )
+
+    def _held_by_placeholders(self) -> dict[str, Amounts]:
+        """What those take, by node, that give way to nobody, or to nobody in time."""
+        found: dict[str, Counter[str]] = defaultdict(Counter)
+        for one in chain.from_iterable(pods.values() for pods in self._placeholders.values()):
+            if self._holds_room(one):
+                found[one.node].update(one.amounts)
+        return dict(found)
+
+    def _holds_room(self, one: Placeholder) -> bool:
+        is_there = bool(one.node) and not (one.ended and one.ends_at_once)
+        return is_there and not one.gives_way(self.jobs.get(one.job), self._now())
 
     def _node(self, node: Object) -> Node:
         state, before = node_state(node), self._states.get(node["metadata"]["name"])
@@ -166,11 +179,11 @@ class Store:
 
     def _pod(self, pod: Object) -> Pod:
         """Anyone who may create pods may put Hulk's labels on them: such a pod counts as any other."""
+        before = self.pods.get(names.key(pod["metadata"]["namespace"], pod["metadata"]["name"]))
         if is_placeholder(pod):
-            return placeholder_pod(pod)
+            return placeholder_pod(pod, self._now(), before if isinstance(before, Placeholder) else None)
         if not is_worker(pod):
             return foreign_pod(pod, self._agents_in)
-        before = self.pods.get(names.key(pod["metadata"]["namespace"], pod["metadata"]["name"]))
         return worker_pod(pod, self._now(), before if isinstance(before, WorkerPod) else None)
 
     def _told_pod(self, key: str, was: Pod | None, now: Pod | None) -> None:
@@ -195,6 +208,8 @@ class Store:
         for job in {one.job for one in (was, now) if isinstance(one, WorkerPod | Placeholder)}:
             self.news.job(job)
         if isinstance(was, WorkerPod) and (not isinstance(now, WorkerPod) or now.ended):
+            self.news.room()
+        if isinstance(was, Placeholder) and now is None and self._holds_room(was):
             self.news.room()
 
     def _other(self, pod: Object) -> ForeignPod:

@@ -182,7 +182,7 @@ def _is_final(view: View, known: Condition) -> bool:
 
 
 def _live(view: View) -> bool:
-    return any(not one.deleting for one in view.placeholders)
+    return any(one.deleting_since is None for one in view.placeholders)
 
 
 def _requests(view: View) -> bool:
