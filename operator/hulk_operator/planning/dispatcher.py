@@ -18,8 +18,9 @@ from hulk_placement.solution import precedence
 from hulk_operator.api import HulkJob
 from hulk_operator.cluster import Refused
 from hulk_operator.inputs import topology as inputs
+from hulk_operator.inputs.pod_size import limits
 from hulk_operator.inputs.priority import NO_CLASS, class_of
-from hulk_operator.inputs.resource_quotas import Asking, admitted
+from hulk_operator.inputs.resource_quotas import Asking, admitted, first_objects
 from hulk_operator.planning.fleet_jobs import (
     Contestant,
     fleet_job,
@@ -184,9 +185,10 @@ class Dispatcher:
         for key, one in sorted(contestants.items(), key=lambda item: precedence(item[1].workload)):
             runs, asked = key in group.running, one.job.spec.workers
             have[key] = pods[key, one.job.status.attempt] if runs else sum(seen.kept(one.job).values())
-            each = inputs.worker_amounts(seen.spec_of(one.job), asked.resource_name, asked.accelerators_per_worker)
-            missing = max(0, one.workload.max_workers - have[key])
-            asking.append(Asking(key, one.job.namespace, one.priority.name, missing, each))
+            spec = seen.spec_of(one.job)
+            each = inputs.worker_amounts(spec, asked.resource_name, asked.accelerators_per_worker) | limits(spec)
+            missing, objects = max(0, one.workload.max_workers - have[key]), first_objects(one.job)
+            asking.append(Asking(key, one.job.namespace, one.priority.name, missing, each, objects))
         held = self._held(seen)
         return {key: have[key] + num for key, num in admitted(asking, seen.resource_quotas, held).items()}
 
