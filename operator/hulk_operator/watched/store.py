@@ -14,8 +14,8 @@ from hulk_operator import names
 from hulk_operator.api import HulkJob, HulkSweep, HulkTopology, HulkTopologySpec, NodeProfile
 from hulk_operator.cluster import Newest, Object
 from hulk_operator.inputs.pod_size import Amounts
-from hulk_operator.inputs.priority import PriorityClass, priority_class
-from hulk_operator.inputs.resource_quotas import Quotas, ResourceQuota, resource_quota
+from hulk_operator.inputs.priority import NO_CLASS, PriorityClass, priority_class
+from hulk_operator.inputs.resource_quotas import Quotas, ResourceQuota, is_granted, limited_classes, resource_quota
 from hulk_operator.pods import Placeholder, WorkerPod, is_placeholder, is_worker, placeholder_pod, worker_pod
 from hulk_operator.pods.termination_record import Farewell, farewell
 from hulk_operator.watched.devices import Devices, with_devices
@@ -60,7 +60,7 @@ class Store:
         self.devices = Devices(lambda: self.news.room())
         self.classes: Newest[PriorityClass] = Newest(priority_class, self._told_limit)
         self.sees_classes = False
-        self.quotas: Newest[ResourceQuota] = Newest(resource_quota, self._told_limit)
+        self.quotas: Newest[ResourceQuota] = Newest(resource_quota, self._told_quota)
         self._states: dict[str, NodeState] = {}
         self._pods_of: dict[str, dict[str, WorkerPod]] = {}  # by job, then by the pod's key
         self._placeholders: dict[str, dict[str, Placeholder]] = {}  # by job, then by the pod's key
@@ -107,6 +107,17 @@ class Store:
         for key, job in self.jobs.items():
             if job.queue:
                 self.news.job(key)
+
+    def may_use_class(self, job: HulkJob) -> bool:
+        """Whether the PriorityClass that the job names, if it does, is its namespace's to use, or puts it before nobody
+        in a queue of Kueue's.
+        """
+        name = job.spec.priority_class_name
+        if name is None:
+            return True
+        quotas, known = _by_namespace(self.quotas), self.classes.get(name)
+        granted = is_granted(name, quotas.get(job.namespace, ()), limited_classes(quotas))
+        return granted or (known is not None and known.value <= NO_CLASS.value)
 
     def node_states(self) -> Mapping[str, NodeState]:
         """Every node by name, also those that are told later."""
@@ -176,6 +187,11 @@ class Store:
     def _told_limit(self, _: str, was: object, now: object) -> None:
         if was != now:
             self.news.room()
+
+    def _told_quota(self, name: str, was: ResourceQuota | None, now: ResourceQuota | None) -> None:
+        self._told_limit(name, was, now)
+        if not (was and now and (was.hard, was.expressions) == (now.hard, now.expressions)):
+            self.look_at_queued_jobs()  # what classes it grants
 
     def _pod(self, pod: Object) -> Pod:
         """Anyone who may create pods may put Hulk's labels on them: such a pod counts as any other."""
