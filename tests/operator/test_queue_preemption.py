@@ -75,6 +75,25 @@ async def test_a_class_that_never_preempts_takes_nothing_of_others_to_grow(make:
     assert (world.num_workers("victim"), world.num_workers("polite")) == (2, 2)
 
 
+async def test_a_class_that_never_preempts_has_its_turn_though_others_are_stopped_at_the_same_time(make: Make) -> None:
+    """`urgent` needs the victim's machine, `polite` finds room on the other one, before `plain` by its class."""
+    classes = [high(1000, preemptionPolicy="Never"), high(2000, "urgent"), high(-5, "low")]
+    large, *links = nodes(1, accelerators=2)
+    world = make(large, *links, *classes, want("victim", 2, 2, priorityClassName="low"))
+    await world.until(lambda: world.num_workers("victim") == 2)
+    await world.turns(12)
+    both = {"min": 1, "max": 1, "acceleratorsPerWorker": 2}
+    world.add(want("plain", 1, 1, after_s=19))
+    world.add(want("polite", 1, 1, after_s=20, priorityClassName="high"))
+    world.add(want("urgent", 1, 1, after_s=20, priorityClassName="urgent", workers=both))
+    for one in nodes(2)[1:]:
+        world.add(one)
+    await world.until(lambda: world.num_workers("plain") + world.num_workers("polite") > 0)
+    assert (world.num_workers("polite"), world.num_workers("plain")) == (1, 0)
+    await world.until(lambda: world.num_workers("urgent") == 1)
+    assert (world.num_workers("polite"), world.num_workers("victim")) == (1, 0)
+
+
 async def test_a_class_below_the_default_one_stops_no_job_without_a_class(make: Make) -> None:
     """A pod without a class has the default's priority: 500 is less, however it is asked for."""
     world = await victim(make, high(1000, "usual", globalDefault=True), high(500))

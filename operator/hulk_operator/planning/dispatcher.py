@@ -32,7 +32,15 @@ from hulk_operator.planning.fleet_jobs import (
     observed_steps,
 )
 from hulk_operator.planning.inventory import Inventory, Reader
-from hulk_operator.planning.preemption import behind, never_preempting, not_admitted, stops_others, within
+from hulk_operator.planning.preemption import (
+    behind,
+    never_preempting,
+    not_admitted,
+    sharing,
+    stops_others,
+    undisturbed,
+    within,
+)
 from hulk_operator.planning.process import Competition, Search
 from hulk_operator.planning.queue_decision import Contest, Grant, Verdict, is_contested
 from hulk_operator.planning.reservations import Held
@@ -164,8 +172,9 @@ class Dispatcher:
         try:
             asked = behind(asked, refused)
             found = await search.decide(asked)
-            if polite and stops_others(found):
-                asked = behind(asked, polite.keys() - refused.keys())
+            if stops_others(found, polite):
+                free = await search.decide(undisturbed(asked))
+                asked = sharing(asked, polite.keys() - refused.keys(), free)
                 found = await search.decide(asked)
             jobs = {job.key: job for job in asked.jobs}
             notes = {key: one.priority.note for key, one in contestants.items()} | polite | refused
