@@ -1,5 +1,6 @@
 """Jobs that ask for nodes: what lacks, what is made, whom it counts for, and when it ends, pass by pass."""
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -526,6 +527,36 @@ async def test_what_a_job_lacks(spec: Any, num_nodes: int, reason: str, lack: tu
         found = await world.answer("one")
         assert isinstance(found, Unplanned)
         assert (found.reason, found.shortage) == (reason, lack and Shortage(*lack, ("eu",)))
+
+
+@pytest.mark.parametrize(
+    ("pins", "reason", "num_fitting", "untrusted"),
+    [
+        ({"a": "eu", "b": "us"}, "NotEnoughAccelerators", 1, ("b",)),
+        ({"a": "eu"}, "NotEnoughAccelerators", 1, ("b",)),
+        ({"a": "us", "b": "us"}, "RegionContradicted", 0, ("a", "b")),
+        ({"z": "eu"}, "RegionNotPinned", 0, ("a", "b")),
+    ],
+    ids=["one contradicts", "one is not pinned", "all contradict", "none is pinned"],
+)
+async def test_room_on_nodes_that_are_not_trusted_is_none(
+    pins: dict[str, str], reason: str, num_fitting: int, untrusted: tuple[str, ...]
+) -> None:
+    pinned = [{"node": name, "region": region} for name, region in pins.items()]
+    body = {"metadata": RESIDENCY["metadata"], "spec": {"residency": IN_EU, "pinnedRegions": pinned}}
+    async with planning_over(node("a"), node("b"), (HULK_TOPOLOGIES, body), planned_job("one")) as world:
+        world.planner.request("lab/one")
+        found = await world.answer("one")
+        assert isinstance(found, Unplanned)
+        assert (found.reason, found.shortage) == (reason, Shortage(2, num_fitting, ("eu",), untrusted))
+
+
+async def test_placeholders_keep_off_nodes_that_are_not_trusted(world: ScaleUpWorld) -> None:
+    lack = replace(LACKS, shortage=replace(LACK, untrusted=("node-9",)))
+    world.plans.answer = lack
+    await world.passes(3)
+    fields = [one["matchFields"] for body in world.made() for one in terms(body)]
+    assert fields == 3 * [[{"key": "metadata.name", "operator": "NotIn", "values": ["node-9"]}]]
 
 
 async def test_nodes_that_only_placeholders_hold_are_planned_on() -> None:

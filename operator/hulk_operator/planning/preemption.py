@@ -2,8 +2,8 @@
 
 A job whose pods its namespace's ResourceQuotas would not admit comes after all others: what it is given it cannot use.
 One whose PriorityClass never preempts has its priority where accelerators are free. Where a decision stops, shrinks or
-moves a job that runs, and gives such a job something, it is made again: one that runs does not grow; one that waits gets
-no more than where all that runs stays as it is, and where that is nothing it comes after all others.
+moves a job that runs, and gives such a job something, it is made again: one that runs does not grow; one that waits
+gets no more than where all that runs stays as it is, and where that is nothing it comes after all others.
 """
 
 from collections import Counter
