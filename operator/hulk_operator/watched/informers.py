@@ -5,7 +5,6 @@ live. Where the operator may see the pods of one namespace only, the agents' own
 """
 
 import asyncio
-import gc
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -35,6 +34,7 @@ from hulk_operator.cluster import (
     NotFound,
     Sink,
 )
+from hulk_operator.watched import garbage
 from hulk_operator.watched.kueue_objects import HULKS_WORKLOADS
 from hulk_operator.watched.snapshot import Snapshot
 from hulk_operator.watched.store import Store
@@ -107,8 +107,7 @@ class Informers:
             for one in found:
                 tasks.start("informer", one.run)
             await asyncio.gather(*(one.synced.wait() for one in found))
-            gc.collect()
-            gc.freeze()  # a full collection would stop everything for as long as it takes to walk all of it
+            tasks.start("garbage", garbage.lay_aside)
             self._synced.set()
             await self._follow_kueue(tasks)
 
