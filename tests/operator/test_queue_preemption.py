@@ -190,6 +190,15 @@ async def test_a_class_that_the_namespace_may_use_stops_others(
     assert world.why("victim") == "PreemptedByPriority"
 
 
+async def test_limits_that_cannot_be_read_hold_up_nobody_else(make: Make) -> None:
+    world = await victim(make, high(1000))
+    odd = {"limits": {"cpu": "two"}, "requests": {"cpu": "1"}}
+    template = {"spec": {"containers": [{"name": "w", "image": "i", "resources": odd}]}}
+    world.add(want("odd", 1, 1, after_s=20, template=template))
+    world.add(want("pushy", 2, 2, after_s=20, priorityClassName="high"))
+    await world.until(lambda: world.num_workers("pushy") == 2)
+
+
 async def test_many_jobs_together_stop_no_more_than_the_quota_admits(make: Make) -> None:
     """Each of them alone would be admitted."""
     world = make(*nodes(6), high(1000), quota({"pods": "2"}, scopeSelector=IN_HIGH))

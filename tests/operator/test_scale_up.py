@@ -459,8 +459,10 @@ def test_a_placeholder_that_would_not_give_way_takes_its_room(
         store.jobs.put(owner)
     store.pods.put(body)
     assert (store.snapshot().taken == {}) == bool(seen_for_s), name
+    store.pods.put({**body, "status": {"phase": "Succeeded"}, "metadata": {**body["metadata"], "resourceVersion": "2"}})
+    assert store.snapshot().taken == {}, "what has ended takes nothing"
     now[0] += timedelta(seconds=seen_for_s)
-    body["metadata"]["resourceVersion"] = "2"  # news of it do not begin that anew
+    body["metadata"]["resourceVersion"] = "3"  # news of it do not begin that anew
     store.pods.put(body)
     assert store.snapshot().taken["a"]["nvidia.com/gpu"] == 1, name
     assert len(store.placeholders_of(KEY)) == 1, "a job goes on to clear away what is its own"

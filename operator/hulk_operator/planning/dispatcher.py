@@ -16,9 +16,9 @@ from hulk_placement.plan import Plan
 from hulk_placement.solution import precedence
 
 from hulk_operator.api import HulkJob
-from hulk_operator.cluster import Refused
+from hulk_operator.cluster import Object, Refused
 from hulk_operator.inputs import topology as inputs
-from hulk_operator.inputs.pod_size import limits
+from hulk_operator.inputs.pod_size import Amounts, limits
 from hulk_operator.inputs.priority import NO_CLASS, class_of
 from hulk_operator.inputs.resource_quotas import Asking, admitted, first_objects
 from hulk_operator.planning.fleet_jobs import (
@@ -31,7 +31,7 @@ from hulk_operator.planning.fleet_jobs import (
     mapping_of,
     observed_steps,
 )
-from hulk_operator.planning.inventory import Inventory, Reader
+from hulk_operator.planning.inventory import UNUSABLE, Inventory, Reader
 from hulk_operator.planning.preemption import (
     behind,
     never_preempting,
@@ -195,7 +195,7 @@ class Dispatcher:
             runs, asked = key in group.running, one.job.spec.workers
             have[key] = pods[key, one.job.status.attempt] if runs else sum(seen.kept(one.job).values())
             spec = seen.spec_of(one.job)
-            each = inputs.worker_amounts(spec, asked.resource_name, asked.accelerators_per_worker) | limits(spec)
+            each = inputs.worker_amounts(spec, asked.resource_name, asked.accelerators_per_worker) | _limits(spec)
             missing, objects = max(0, one.workload.max_workers - have[key]), first_objects(one.job)
             asking.append(Asking(key, one.job.namespace, one.priority.name, missing, each, objects))
         held = self._held(seen)
@@ -264,6 +264,14 @@ def _might_grow(job: HulkJob) -> bool:
 
 def _may_move(job: HulkJob) -> bool:
     return is_contestant(job) and is_movable(job)
+
+
+def _limits(spec: Object) -> Amounts:
+    """None of a template whose limits cannot be read; its requests were."""
+    try:
+        return limits(spec)
+    except UNUSABLE:
+        return {}
 
 
 def _running(group: Group) -> list[tuple[HulkJob, int]]:

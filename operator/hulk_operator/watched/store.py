@@ -157,8 +157,7 @@ class Store:
         return dict(found)
 
     def _holds_room(self, one: Placeholder) -> bool:
-        is_there = bool(one.node) and not (one.ended and one.ends_at_once)
-        return is_there and not one.gives_way(self.jobs.get(one.job), self._now())
+        return bool(one.node) and not one.ended and not one.gives_way(self.jobs.get(one.job), self._now())
 
     def _node(self, node: Object) -> Node:
         state, before = node_state(node), self._states.get(node["metadata"]["name"])
