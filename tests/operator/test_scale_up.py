@@ -22,7 +22,7 @@ from hulk_operator.cluster import (
 from hulk_operator.inputs.pod_size import requests
 from hulk_operator.inputs.shortage import Shortage, shortage_words
 from hulk_operator.inputs.topology import worker_amounts
-from hulk_operator.pods import is_placeholder, is_worker, placeholders, pods
+from hulk_operator.pods import is_placeholder, is_worker, owner_reference, placeholders, pods
 from hulk_operator.reconcile.recipe import SCALE_UP, decide, writes
 from hulk_operator.reconcile.types import Create, Memory, Place, Unplanned
 from hulk_operator.status import condition, holds
@@ -562,9 +562,9 @@ async def test_placeholders_keep_off_nodes_that_are_not_trusted(world: ScaleUpWo
 
 
 async def test_nodes_that_only_placeholders_hold_are_planned_on() -> None:
-    owner = {"kind": names.JOB_KIND, "name": "one", "uid": "u"}
     (kind, body) = planned_job("one", placement={"allowUnknownLinks": True, "allowScaleUp": "placeholders"})
     body["metadata"]["uid"] = "u"
+    owner = owner_reference(HulkJob.model_validate(body))
     held = []
     for number, where in enumerate("ab"):
         (pod,) = placeholders(HulkJob.model_validate(body), LACK, [number], [], "i")
