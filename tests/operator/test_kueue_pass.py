@@ -10,6 +10,7 @@ from hulk_operator import names
 from hulk_operator.api import ConditionType
 from hulk_operator.cluster import (
     HULK_JOBS,
+    PRIORITY_CLASSES,
     RESOURCE_FLAVORS,
     WORKLOAD_PRIORITY_CLASSES,
     WORKLOADS,
@@ -28,6 +29,7 @@ from hulk_operator.reconcile.recipe import KUEUE, writes
 from hulk_operator.status import condition, holds
 from hulk_operator.watched import NOT_READ, Store, informers
 from hulk_operator.watched.informers import Informers
+from hulk_operator.watched.store import News
 from test_kueue_workload import condition as said
 from test_reconcile_pass import KEY, World, up
 from views import decision, job
@@ -127,6 +129,48 @@ async def test_a_class_that_is_not_there_is_said_and_a_later_one_is_taken() -> N
     assert world.workload()["spec"]["priority"] == 1000
     await world.passes()
     assert world.why() == "QueuedByKueue"
+
+
+def granting(namespace: str) -> Object:
+    scope = {"matchExpressions": [{"scopeName": "PriorityClass", "operator": "In", "values": ["urgent", "system-x"]}]}
+    metadata = {"name": "grant", "namespace": namespace, "uid": namespace, "resourceVersion": "1"}
+    return {"metadata": metadata, "spec": {"hard": {"pods": "9"}, "scopeSelector": scope}}
+
+
+@pytest.mark.parametrize(("name", "elsewhere"), [("urgent", True), ("system-x", False)])
+async def test_a_class_goes_before_others_only_where_it_is_granted(name: str, elsewhere: bool) -> None:
+    """Kueue goes by the number that it is told, and preempts others' jobs by it."""
+    world = QueueWorld()
+    priority = world.cluster._store(PRIORITY_CLASSES, {"metadata": {"name": name}, "value": 1000})
+    world.store.classes.put(priority)
+    if elsewhere:
+        world.store.quotas.put(granting("other"))
+    body = world.cluster.objects["hulkjobs", "lab", "demo"]
+    body["spec"]["priorityClassName"] = name
+    world.store.jobs.put(world.cluster._store(HULK_JOBS, body))
+    await world.passes(3)
+    assert world.workload()["spec"].keys() & {"priority", "priorityClassRef"} == set()
+    found = condition(world.job().status, ConditionType.PLANNED)
+    assert found is not None
+    assert f"PriorityClass {name} counts for nothing: no ResourceQuota of namespace lab grants it" in found.message
+    looks: list[str] = []
+    world.store.news = News(job=looks.append)
+    world.store.quotas.put(granting("lab"))
+    assert looks == [KEY]
+    await world.passes(2)
+    assert world.workload()["spec"]["priority"] == 1000
+    assert world.workload()["spec"]["priorityClassRef"]["name"] == name
+
+
+async def test_a_class_that_is_not_granted_still_puts_a_job_behind_others() -> None:
+    world = QueueWorld()
+    world.store.classes.put(world.cluster._store(PRIORITY_CLASSES, {"metadata": {"name": "urgent"}, "value": -5}))
+    world.store.quotas.put(granting("other"))
+    body = world.cluster.objects["hulkjobs", "lab", "demo"]
+    body["spec"]["priorityClassName"] = "urgent"
+    world.store.jobs.put(world.cluster._store(HULK_JOBS, body))
+    await world.passes(3)
+    assert world.workload()["spec"]["priority"] == -5
 
 
 async def test_a_class_that_goes_missing_while_a_job_waits_again_is_said_at_once() -> None:

@@ -190,7 +190,8 @@ class Inventory:
         return untrusted(regions, self.declared)
 
     def _topology(self, resource: str) -> Topology:
-        regions = {machine: region(node) for machine, node in self.room.nodes.items()}
+        doubted = self.untrusted()
+        regions = {machine: region(node) for machine, node in self.room.nodes.items() if machine not in doubted}
         links = measured(self.accepted.links, regions, self.now)
         keeping = {name for name, profile in self.profiles.items() if profile.status.keeps_windows}
         return inputs.topology(self.room, resource, links, self.declared, keeping)

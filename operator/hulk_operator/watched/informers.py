@@ -15,6 +15,7 @@ from hulk_operator import background, names
 from hulk_operator.cluster import (
     CLAIM_TEMPLATES,
     DEVICE_CLASSES,
+    HULK_JOBS,
     HULK_TOPOLOGIES,
     NODE_PROFILES,
     NODES,
@@ -193,8 +194,11 @@ async def read(
     cluster: Cluster, scope: Scope | None = None, unseen: Callable[[Forbidden], None] | None = None
 ) -> Snapshot:
     """Everything once, for who follows nothing."""
-    store = Store()
-    await asyncio.gather(*(one.list() for one in await informers(cluster, store, scope, unseen=unseen)))
+    store, namespace = Store(), scope.namespace if scope else None
+    found = [*await informers(cluster, store, scope, unseen=unseen)]
+    if await _may_list(cluster, HULK_JOBS, namespace):  # whose placeholders give way
+        found.append(Informer(cluster, HULK_JOBS, store.jobs, namespace=namespace))
+    await asyncio.gather(*(one.list() for one in found))
     return store.snapshot()
 
 
