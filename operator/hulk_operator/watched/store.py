@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import chain
 from types import MappingProxyType
+from typing import TypeVar
 
 from hulk_operator import names
 from hulk_operator.api import HulkJob, HulkSweep, HulkTopology, HulkTopologySpec, NodeProfile
@@ -26,6 +27,8 @@ from hulk_operator.watched.profiles import Unreadable, is_news, profile
 from hulk_operator.watched.snapshot import Snapshot
 
 NO_NODE = ""
+
+OfJob = TypeVar("OfJob", WorkerPod, Placeholder)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,19 +206,11 @@ class Store:
 
     def _told_pod(self, key: str, was: Pod | None, now: Pod | None) -> None:
         self._foreign.told(key, was, now)
-        if isinstance(was, Placeholder):
-            self._placeholders[was.job].pop(key)
-            if not self._placeholders[was.job]:
-                del self._placeholders[was.job]
-        if isinstance(now, Placeholder):
-            self._placeholders.setdefault(now.job, {})[key] = now
+        _follow(self._placeholders, key, *(one if isinstance(one, Placeholder) else None for one in (was, now)))
+        _follow(self._pods_of, key, *(one if isinstance(one, WorkerPod) else None for one in (was, now)))
         if isinstance(was, WorkerPod):
-            self._pods_of[was.job].pop(key)
-            if not self._pods_of[was.job]:
-                del self._pods_of[was.job]
             self._jobs_on[was.node].pop(key)
         if isinstance(now, WorkerPod):
-            self._pods_of.setdefault(now.job, {})[key] = now
             self._jobs_on.setdefault(now.node, {})[key] = now.job
             if said := farewell(now):
                 of_job = self._farewells.setdefault(now.job, {})
@@ -235,6 +230,16 @@ class Store:
         before, after = (one.addresses if one else frozenset() for one in (was, now))
         if before != after:
             self.news.links()
+
+
+def _follow(by_job: dict[str, dict[str, OfJob]], key: str, was: OfJob | None, now: OfJob | None) -> None:
+    """Keep a pod where its job's are."""
+    if was is not None:
+        by_job[was.job].pop(key)
+        if not by_job[was.job]:
+            del by_job[was.job]
+    if now is not None:
+        by_job.setdefault(now.job, {})[key] = now
 
 
 def _by_namespace(quotas: Newest[ResourceQuota]) -> Quotas:
