@@ -1,7 +1,6 @@
 """Who may take the place of others in the queue: as Kubernetes lets a PriorityClass do it, and no further."""
 
 import threading
-from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
@@ -13,24 +12,10 @@ from hulk_operator.planning.dispatcher import Dispatcher
 from hulk_operator.planning.process import Competition, Search
 from hulk_operator.planning.queue_decision import Contest
 from hulk_placement.fleet.types import Allocation
-from queue_world import QueueWorld, high, nodes, want
+from queue_world import Make, QueueWorld, high, nodes, want
 
-Make = Callable[..., QueueWorld]
 TURNS = 30  # in which a job that may would have stopped another
 IN_HIGH = {"matchExpressions": [{"scopeName": "PriorityClass", "operator": "In", "values": ["high"]}]}
-
-
-@pytest.fixture
-async def make() -> AsyncIterator[Make]:
-    worlds: list[QueueWorld] = []
-
-    def made(*objects: Any, **options: Any) -> QueueWorld:
-        worlds.append(QueueWorld(*objects, **options))
-        return worlds[-1]
-
-    yield made
-    for world in worlds:
-        await world.stop()
 
 
 def quota(hard: dict[str, str], used: dict[str, str] | None = None, **spec: Any) -> tuple[ApiResource, Object]:
