@@ -237,14 +237,14 @@ async def test_selectors_of_a_collection_that_is_deleted(api: Api) -> None:
 
 
 async def test_what_an_object_owns_goes_with_it(api: Api) -> None:
-    owner = await api.cluster.create(CONFIG_MAPS, config_map(api, "owner"))
-    owned = config_map(api, "owned")
+    owner = await api.cluster.create(CONFIG_MAPS, config_map(api, "owner", mine="yes"))
+    owned = config_map(api, "owned", mine="yes")
     owned["metadata"]["ownerReferences"] = [
         {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner["metadata"]["uid"]}
     ]
     listed = await api.cluster.create(CONFIG_MAPS, owned)
     await api.cluster.delete(CONFIG_MAPS, "owner", api.namespace)
-    found = await changes(api, CONFIG_MAPS, listed["metadata"]["resourceVersion"], 2)
+    found = await changes(api, CONFIG_MAPS, listed["metadata"]["resourceVersion"], 2, "mine=yes")
     assert [(change.type, change.object["metadata"]["name"]) for change in found] == [
         ("DELETED", "owner"),
         ("DELETED", "owned"),

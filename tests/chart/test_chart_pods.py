@@ -1,7 +1,7 @@
 """The two workloads: hardened, probed, told what they need."""
 
 import pytest
-from rendering import EVERY_SWITCH, ONE_NAMESPACE, HelmRefusedError, Manifest, Render, Rendered
+from rendering import EVERY_SWITCH, NAMESPACE, ONE_NAMESPACE, HelmRefusedError, Manifest, Render, Rendered
 
 NAMES = ("hulk-operator", "hulk-agent")
 
@@ -155,6 +155,14 @@ def test_scrape_annotations_are_a_switch(render: Render) -> None:
 def test_unknown_values_are_refused_by_name(render: Render, setting: str) -> None:
     with pytest.raises(HelmRefusedError, match=r"additional properties? 'no' not allowed|Additional property no is"):
         render(setting)
+
+
+@pytest.mark.parametrize("namespace", [NAMESPACE, "kube-system"])
+def test_jobs_have_no_namespace_of_the_operator_or_the_cluster(render: Render, namespace: str) -> None:
+    """The policy would refuse each of their pods."""
+    with pytest.raises(HelmRefusedError, match=f"scope.namespace: {namespace} is the release's namespace or"):
+        render(f"scope.namespace={namespace}")
+    assert render(f"scope.namespace={namespace}", "admissionPolicy.enabled=false")
 
 
 @pytest.mark.parametrize(

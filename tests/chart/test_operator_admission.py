@@ -113,6 +113,7 @@ def jobs(name: str = "") -> str:
 
 POLICIES = f"/apis/networking.k8s.io/v1/namespaces/{TENANT}/networkpolicies"
 DRY = "?dryRun=All"
+LONG_AGO = "2026-01-01T00:00:00Z"
 NOT_HULKS = "only what is labelled as Hulk's and owned by a HulkJob or a HulkSweep"
 
 
@@ -258,7 +259,7 @@ def test_a_job_is_deleted_when_its_time_is_over(admin: Run, thief: Callable[...,
         "status": "True",
         "reason": "X",
         "message": "",
-        "lastTransitionTime": "2026-01-01T00:00:00Z",
+        "lastTransitionTime": LONG_AGO,
     }
     for name in ("own", "kept"):
         status = json.dumps({"status": {"conditions": [ended]}})
@@ -268,12 +269,14 @@ def test_a_job_is_deleted_when_its_time_is_over(admin: Run, thief: Callable[...,
 
 
 @pytest.fixture
-def hulks(admin: Run) -> None:
-    """A worker's pod of a job that is there, so that no garbage is collected."""
+def hulks(admin: Run) -> Iterator[Object]:
+    """A worker's pod of a job that is there, so that no garbage is collected; what owns it."""
     admin("kubectl", "create", "-n", TENANT, "-f", "-", stdin=json.dumps(job("demo")))
     uid = json.loads(admin("kubectl", "get", "hulkjob", "demo", "-n", TENANT, "-o", "json").stdout)["metadata"]["uid"]
     body = pod("worker", HULKS, owner(uid=uid))
     admin("kubectl", "create", "-n", TENANT, "-f", "-", stdin=json.dumps(body))
+    yield owner(uid=uid)
+    admin("kubectl", "delete", "pods,hulkjobs", "--all", "-n", TENANT)
 
 
 @pytest.mark.usefixtures("hulks")
@@ -286,6 +289,23 @@ def test_a_jobs_pod_gets_other_labels_and_nothing_else(thief: Callable[..., str]
     assert NOT_HULKS in thief("PATCH", worker, {"metadata": {"labels": {"app.kubernetes.io/managed-by": None}}})
     assert thief("PATCH", worker, {"metadata": {"labels": {"hulk.dev/attempt": "2"}}}) == ""
     assert thief("DELETE", core("pods") + "?labelSelector=hulk.dev/job=demo") == ""
+
+
+@pytest.mark.parametrize("is_owned", [False, True], ids=["of-nobody", "of-the-job-in-part"])
+def test_a_tenants_pod_with_hulks_labels_does_not_keep_a_job_from_being_swept(
+    admin: Run, thief: Callable[..., str], hulks: Object, is_owned: bool
+) -> None:
+    """Collections are deleted by labels, and end at the first object that is refused."""
+    owners = [{**hulks, "controller": False}] if is_owned else []
+    for body in (pod("a-stranger", HULKS, *owners), config_map("a-stranger", HULKS, *owners)):
+        admin("kubectl", "create", "-n", TENANT, "-f", "-", stdin=json.dumps(body))
+    admin("kubectl", "create", "-n", TENANT, "-f", "-", stdin=json.dumps(pod("bank", {"hulk.dev/job": "demo"})))
+    selector = f"labelSelector={','.join(f'{key}={value}' for key, value in HULKS.items())}"
+    assert NOT_HULKS in thief("PATCH", core("pods", name="a-stranger"), {"metadata": {"labels": {"a": "b"}}})
+    for plural in ("pods", "configmaps"):
+        assert thief("DELETE", f"{core(plural)}?{selector}") == ""
+    left = admin("kubectl", "get", "pods,configmaps", "-n", TENANT, "-o", "name").stdout.split()
+    assert [name for name in left if "kube-root-ca.crt" not in name] == ["pod/bank"]
 
 
 def test_a_sweeps_trial_is_suspended_and_resumed(admin: Run, thief: Callable[..., str]) -> None:
@@ -345,6 +365,77 @@ def test_a_pod_template_and_a_request_for_nodes_are_a_jobs(admin: Run, thief: Ca
         assert NOT_HULKS in thief("POST", path, template())
     finally:
         admin("helm", "upgrade", *target)
+
+
+WORKLOADS = "workloads.kueue.x-k8s.io"
+
+
+def workload(name: str, labels: Object | None = None, *owners: Object) -> Object:
+    template = {"spec": {"containers": [{"name": "c", "image": "i", "resources": {}}]}}
+    spec = {"queueName": "team", "podSets": [{"name": "main", "count": 1, "template": template}]}
+    group = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload"}
+    return {**group, "metadata": meta(name, labels, *owners), "spec": spec}
+
+
+@pytest.fixture
+def kueue_kind(admin: Run) -> Iterator[str]:
+    """The path of Workloads, as Kueue defines them where it is installed, else with any content."""
+    path = f"/apis/kueue.x-k8s.io/v1beta2/namespaces/{TENANT}/workloads"
+    if admin("kubectl", "get", "crd", WORKLOADS, "--ignore-not-found").stdout:
+        yield path
+        return
+    anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version = {"name": "v1beta2", "served": True, "storage": True, "schema": {"openAPIV3Schema": anything}}
+    spec = {
+        "group": "kueue.x-k8s.io",
+        "scope": "Namespaced",
+        "names": {"plural": "workloads", "singular": "workload", "kind": "Workload"},
+        "versions": [{**version, "subresources": {"status": {}}}],
+    }
+    # The API server takes a kind of *.x-k8s.io only with the word of who approved it.
+    approval = {"api-approved.kubernetes.io": "unapproved, a test"}
+    metadata = {"name": WORKLOADS, "annotations": approval}
+    definition = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition"}
+    admin("kubectl", "create", "-f", "-", stdin=json.dumps({**definition, "metadata": metadata, "spec": spec}))
+    admin("kubectl", "wait", "--for=condition=Established", f"crd/{WORKLOADS}", "--timeout=30s")
+    yield path
+    admin("kubectl", "delete", "crd", WORKLOADS)
+
+
+def test_the_status_of_a_workload_of_others_is_not_written(
+    admin: Run, thief: Callable[..., str], hulks: Object, kueue_kind: str
+) -> None:
+    """An admission that is forged, or taken away, is as good as the quota of a team."""
+    target = ("hulk", str(CHART), "-n", INSTALLED_IN)
+    told = {"type": "Evicted", "status": "True", "reason": "X", "message": "", "lastTransitionTime": LONG_AGO}
+    forged = {"status": {"conditions": [told]}}
+
+    def tell(name: str) -> str:
+        return thief("PATCH", f"{kueue_kind}/{name}/status", forged)
+
+    bodies = (workload("theirs"), workload("labelled", HULKS), workload("hulks", HULKS, hulks))
+    for body in bodies:
+        eventually_made(admin, body)
+    admin("helm", "upgrade", *target, "--set", "kueue.enabled=true")
+    try:
+        assert eventually(lambda: tell("hulks"), lambda said: not said) == ""
+        for name in ("theirs", "labelled"):
+            assert NOT_HULKS in tell(name), name
+            assert NOT_HULKS in thief("PATCH", f"{kueue_kind}/{name}", {"spec": {"queueName": "mine"}}), name
+            assert NOT_HULKS in thief("DELETE", f"{kueue_kind}/{name}"), name
+    finally:
+        admin("helm", "upgrade", *target)
+        admin("kubectl", "delete", WORKLOADS, "--all", "-n", TENANT)
+
+
+def eventually_made(admin: Run, body: Object) -> None:
+    """A new kind is served some moments after its definition is established."""
+
+    def made() -> bool:
+        words = ("kubectl", "create", "-n", TENANT, "--validate=false", "-f", "-")
+        return admin(*words, stdin=json.dumps(body), check=False).returncode == 0
+
+    wait_until(made, f"Workload {body['metadata']['name']}", timeout_s=60)
 
 
 def eventually(ask: Callable[[], str], is_it: Callable[[str], bool]) -> str:

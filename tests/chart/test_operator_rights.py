@@ -27,6 +27,7 @@ pytestmark = pytest.mark.controlplane
 
 RESEARCH = "hulk-chart-research"
 JOB, SWEEP = "rights", "rates"
+POD_CONTAINER = {"name": "c", "image": "none"}
 DEBUGGER = {"from": [{"podSelector": {"matchLabels": {"team": "a"}}}], "ports": [{"protocol": "TCP", "port": 5678}]}
 
 
@@ -60,6 +61,13 @@ def job() -> Manifest:
     found["spec"]["networkPolicy"] = {"ingress": [DEBUGGER]}
     del found["spec"]["checkpoint"]
     return found
+
+
+def stranger() -> Manifest:
+    """A tenant's pod with a job's labels, which no job owns."""
+    labels = {"app.kubernetes.io/managed-by": "hulk", "hulk.dev/job": JOB}
+    metadata = {"name": "a-stranger", "labels": labels}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [POD_CONTAINER]}}
 
 
 def sweep() -> Manifest:
@@ -155,6 +163,7 @@ def test_nothing_the_operator_asks_for_is_refused(
     wait_until(lambda: not names_of(of(*left)), "the end of placeholders", timeout_s=PATIENCE_S, log=log)
     installed("kubectl", "delete", "hulkjob", "asks", "-n", namespace)
 
+    installed("kubectl", "create", "-n", namespace, "-f", "-", stdin=json.dumps(stranger()))
     fewer = json.dumps({"spec": {"workers": {"min": 1, "max": 1}}})
     installed("kubectl", "patch", "hulkjob", JOB, "-n", namespace, "--type=merge", "-p", fewer)
     wait_until(

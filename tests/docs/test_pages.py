@@ -1,4 +1,7 @@
-"""docs/how-it-works and docs/benchmarks: a short page an idea, each with a picture; figures say when and by what."""
+"""docs/how-it-works and docs/benchmarks: a short page an idea, each with a picture; figures say when and by what.
+
+And of docs/reference/attackers.md, that each position has tests.
+"""
 
 import calendar
 import importlib.util
@@ -63,3 +66,22 @@ def test_links_between_these_pages_lead_somewhere(page: Path) -> None:
         place = (page.parent / target).resolve()
         if place.parent.name in ("how-it-works", "benchmarks") and place.name != "architecture.md":
             assert place.is_file(), target
+
+
+def rows(text: str) -> list[list[str]]:
+    """The cells of each row of a table, without its heading."""
+    lines = [line for line in text.splitlines() if line.startswith("| ")][1:]
+    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]
+
+
+def test_each_position_of_an_attacker_has_a_section_and_tests() -> None:
+    text = (DOCS / "reference" / "attackers.md").read_text()
+    first, *sections = text.split("\n## ")
+    tested = {position.lower(): files for position, files in rows(sections[-1])}
+    claimed = [re.sub(r"\[(.+)\]\(.*\)", r"\1", position) for position, *_ in rows(first)]
+    assert [section.splitlines()[0].lower() for section in sections] == [*claimed, "tests"]
+    assert list(tested) == claimed
+    for position, files in tested.items():
+        paths = re.findall(r"`(tests/[^`]+)`", files)
+        assert paths, position
+        assert all((ROOT / path).is_file() for path in paths), paths

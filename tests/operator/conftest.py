@@ -16,6 +16,7 @@ from hulk_operator.api import ConditionType
 from hulk_operator.cluster import connect
 from hulk_operator.planning import child_process
 from hulk_operator.status import holds
+from queue_world import Make, QueueWorld
 
 LOADING_S = 400.0
 
@@ -115,3 +116,17 @@ async def with_log(fault: Coroutine[Any, Any, None], log: Path, corner: str) -> 
         last = "\n".join(said[-20:])
         error.add_note(f"The operator's log of {corner}:\n{own[-8000:]}\nThe log ends:\n{last[-4000:]}")
         raise
+
+
+@pytest_asyncio.fixture
+async def make() -> AsyncIterator[Make]:
+    """Many jobs under an operator over a cluster in memory."""
+    worlds: list[QueueWorld] = []
+
+    def made(*objects: Any, **options: Any) -> QueueWorld:
+        worlds.append(QueueWorld(*objects, **options))
+        return worlds[-1]
+
+    yield made
+    for world in worlds:
+        await world.stop()

@@ -146,8 +146,9 @@ class Fleet:
 
     def _pod(self, index: int, worker: int, port: int) -> Object:
         name = f"job-{index}"
-        labels = {names.LABEL_JOB: name, names.LABEL_ATTEMPT: "1", names.LABEL_WORKER: str(worker)}
-        owner = {"kind": names.JOB_KIND, "name": name, "uid": f"u{index}"}
+        labels = names.worker_labels(name, 1, worker)
+        kind = {"apiVersion": names.API_VERSION, "kind": names.JOB_KIND}
+        owner = {**kind, "name": name, "uid": f"u{index}", "controller": True}
         of_worker = {"name": "worker", "env": [{"name": names.ENV_METRICS_PORT, "value": str(port)}]}
         return {
             "metadata": {

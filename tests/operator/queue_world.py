@@ -353,3 +353,7 @@ def nodes(number: int, accelerators: int = 1) -> list[tuple[ApiResource, Object]
     known = [chr(ord("a") + index) for index in range(number)]
     links = [profile(name, {other: 100 for other in known if other != name}) for name in known]
     return [*(node(name, accelerators, cpu="64") for name in known), *links]
+
+
+Make = Callable[..., QueueWorld]
+"""make(*objects, **options), of which each ends with its test."""

@@ -6,6 +6,7 @@ import pytest
 from fake_cluster import FakeCluster
 from hulk_operator import names
 from hulk_operator.api import HulkJob
+from hulk_operator.inputs import devices
 from hulk_operator.inputs.devices import CLASS_PREFIX, EXTENDED_CLAIM, with_claims
 from hulk_operator.planning.inventory import Reader
 from hulk_operator.planning.reservations import Held
@@ -123,6 +124,34 @@ async def test_devices_that_claims_hold_are_not_free() -> None:
     assert (await inventory(found)).unheld(GPU) == {"node-0": 2}
     found.devices.claims.delete(claim(3, "1") | {"metadata": {**claim(1)["metadata"], "resourceVersion": "3"}})
     assert (await inventory(found)).unheld(GPU) == {"node-0": 3}
+
+
+async def test_a_device_is_judged_when_it_or_a_class_changes_and_not_for_every_snapshot(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """8,000 devices take 0.1 s of the event loop."""
+    judged: list[str] = []
+
+    def noted(_: devices.DeviceClass, one: devices.Device) -> bool:
+        judged.append(one.name)
+        return True
+
+    monkeypatch.setattr(devices, "is_of", noted)
+    found = store(device("0"), device("1"))
+    found.devices.slices.put(resource_slice(2, device("2"), node="node-1"))
+    assert found.snapshot().taken == {}
+    judged.clear()
+    found.devices.claims.put(claim(1, "1"))
+    assert found.snapshot().taken == {"node-0": {GPU: 1}}
+    found.devices.claims.put(claim(2, "0"))
+    assert found.snapshot().taken == {"node-0": {GPU: 2}}
+    assert judged == []
+    found.devices.slices.put(resource_slice(3, device("2"), device("3"), node="node-1"))
+    assert (await inventory(found)).unheld(GPU) == {"node-0": 0, "node-1": 2}
+    assert judged == ["2", "3"]
+    found.devices.classes.put(device_class(4, resource="example.com/another"))
+    assert (await inventory(found)).unheld("example.com/another") == {"node-0": 0, "node-1": 2}
+    assert sorted(judged[2:]) == ["0", "1", "2", "3"]
 
 
 def with_nic(one: HulkJob) -> HulkJob:

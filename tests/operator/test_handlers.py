@@ -24,6 +24,7 @@ from hulk_operator.cluster import (
     Listing,
     Object,
     Unavailable,
+    informer,
 )
 from hulk_operator.handlers.operator import Parts, run
 from hulk_operator.handlers.settings import Settings, from_environment
@@ -192,17 +193,33 @@ async def test_a_server_that_is_back_in_time_is_believed() -> None:
     listings.append(Listing((node(50, ready="Unknown"),), "60"))
     cluster = Streams(listings, [[Gone(410, "Expired", "too old")]])
     store = Store()
-    task = asyncio.create_task(Informer(cluster, NODES, store.nodes).run())
+    await followed(cluster, store)
+    assert readiness(store) == {"n": "Unknown"}
+
+
+async def test_a_version_that_is_too_old_as_soon_as_it_was_listed_is_not_listed_again_and_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    too_old: list[Change | ClusterError] = [Gone(410, "Expired", "too old")]
+    cluster = Streams([Listing((node(number),), str(number)) for number in range(1, 6)], [too_old] * 4)
+    pauses_s: list[float] = []
+
+    async def paused(pause_s: float) -> None:
+        pauses_s.append(pause_s)
+
+    monkeypatch.setattr(informer.asyncio, "sleep", paused)
+    monkeypatch.setattr(informer.random, "uniform", lambda low, high: high)
+    task = asyncio.create_task(Informer(cluster, NODES, Store().nodes).run())
     await asyncio.wait_for(cluster.over.wait(), 5)
     task.cancel()
-    assert {name: state.ready for name, state in store.node_states().items()} == {"n": "Unknown"}
+    assert [pause_s for pause_s in pauses_s if pause_s] == [1.0, 2.0, 4.0, 8.0]  # 0: a turn for others
 
 
 async def followed(cluster: Streams, store: Store) -> None:
     """Until its streams are over."""
-    informer = Informer(cluster, NODES, store.nodes)
-    informer._retry_s = 0.01
-    task = asyncio.create_task(informer.run())
+    following = Informer(cluster, NODES, store.nodes)
+    following._retry_s = 0.01
+    task = asyncio.create_task(following.run())
     await asyncio.wait_for(cluster.over.wait(), 5)
     task.cancel()
 

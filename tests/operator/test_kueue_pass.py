@@ -10,6 +10,7 @@ from hulk_operator import names
 from hulk_operator.api import ConditionType
 from hulk_operator.cluster import (
     HULK_JOBS,
+    PRIORITY_CLASSES,
     RESOURCE_FLAVORS,
     WORKLOAD_PRIORITY_CLASSES,
     WORKLOADS,
@@ -21,12 +22,14 @@ from hulk_operator.cluster import (
     Listing,
     NotFound,
     Object,
+    Unavailable,
 )
 from hulk_operator.kueue import workload_name
 from hulk_operator.reconcile.recipe import KUEUE, writes
 from hulk_operator.status import condition, holds
 from hulk_operator.watched import NOT_READ, Store, informers
 from hulk_operator.watched.informers import Informers
+from hulk_operator.watched.store import News
 from test_kueue_workload import condition as said
 from test_reconcile_pass import KEY, World, up
 from views import decision, job
@@ -128,6 +131,48 @@ async def test_a_class_that_is_not_there_is_said_and_a_later_one_is_taken() -> N
     assert world.why() == "QueuedByKueue"
 
 
+def granting(namespace: str) -> Object:
+    scope = {"matchExpressions": [{"scopeName": "PriorityClass", "operator": "In", "values": ["urgent", "system-x"]}]}
+    metadata = {"name": "grant", "namespace": namespace, "uid": namespace, "resourceVersion": "1"}
+    return {"metadata": metadata, "spec": {"hard": {"pods": "9"}, "scopeSelector": scope}}
+
+
+@pytest.mark.parametrize(("name", "elsewhere"), [("urgent", True), ("system-x", False)])
+async def test_a_class_goes_before_others_only_where_it_is_granted(name: str, elsewhere: bool) -> None:
+    """Kueue goes by the number that it is told, and preempts others' jobs by it."""
+    world = QueueWorld()
+    priority = world.cluster._store(PRIORITY_CLASSES, {"metadata": {"name": name}, "value": 1000})
+    world.store.classes.put(priority)
+    if elsewhere:
+        world.store.quotas.put(granting("other"))
+    body = world.cluster.objects["hulkjobs", "lab", "demo"]
+    body["spec"]["priorityClassName"] = name
+    world.store.jobs.put(world.cluster._store(HULK_JOBS, body))
+    await world.passes(3)
+    assert world.workload()["spec"].keys() & {"priority", "priorityClassRef"} == set()
+    found = condition(world.job().status, ConditionType.PLANNED)
+    assert found is not None
+    assert f"PriorityClass {name} counts for nothing: no ResourceQuota of namespace lab grants it" in found.message
+    looks: list[str] = []
+    world.store.news = News(job=looks.append)
+    world.store.quotas.put(granting("lab"))
+    assert looks == [KEY]
+    await world.passes(2)
+    assert world.workload()["spec"]["priority"] == 1000
+    assert world.workload()["spec"]["priorityClassRef"]["name"] == name
+
+
+async def test_a_class_that_is_not_granted_still_puts_a_job_behind_others() -> None:
+    world = QueueWorld()
+    world.store.classes.put(world.cluster._store(PRIORITY_CLASSES, {"metadata": {"name": "urgent"}, "value": -5}))
+    world.store.quotas.put(granting("other"))
+    body = world.cluster.objects["hulkjobs", "lab", "demo"]
+    body["spec"]["priorityClassName"] = "urgent"
+    world.store.jobs.put(world.cluster._store(HULK_JOBS, body))
+    await world.passes(3)
+    assert world.workload()["spec"]["priority"] == -5
+
+
 async def test_a_class_that_goes_missing_while_a_job_waits_again_is_said_at_once() -> None:
     world = QueueWorld()
     await world.passes(3)
@@ -170,6 +215,16 @@ class Watched(FakeCluster):
     """Kueue's kinds fail as they are told to; a watch brings nothing."""
 
     error: ClusterError | None = None
+    broken: ClusterError | None = None
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.breaks = asyncio.Event()
+
+    async def version(self, resource: ApiResource, namespace: str | None = None) -> str:
+        if resource is WORKLOADS and self.broken is not None:
+            raise self.broken
+        return await super().version(resource, namespace)
 
     async def pages(
         self, resource: ApiResource, namespace: str | None = None, **options: Any
@@ -179,9 +234,9 @@ class Watched(FakeCluster):
         async for page in super().pages(resource, namespace, **options):
             yield page
 
-    async def watch(self, *_: Any, **__: Any) -> AsyncIterator[Change]:
-        await asyncio.Event().wait()
-        raise AssertionError
+    async def watch(self, *of: Any, **__: Any) -> AsyncIterator[Change]:
+        await (self.breaks if of[0] is WORKLOADS else asyncio.Event()).wait()
+        raise self.broken or AssertionError
         yield
 
 
@@ -189,10 +244,14 @@ async def test_kueues_objects_are_read_from_the_first_job_on_that_names_a_queue(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(informers, "KUEUE_RETRY_S", 0.01)
-    cluster, store, looked = Watched(), Store(), []
+    monkeypatch.setattr(informers, "RETRY_S", 0.01)
+    cluster, store = Watched(), Store()
+    looked: list[str] = []
+    heard: list[str] = []
     cluster.error = NotFound(404, "NotFound", "the server could not find the requested resource")
     store.news = type(store.news)(job=looked.append)
-    running = asyncio.ensure_future(Informers(cluster, store).run())
+    following = Informers(cluster, store, heard=heard.append)
+    running = asyncio.ensure_future(following.run())
 
     async def until(words: str) -> None:
         async with asyncio.timeout(30):
@@ -215,5 +274,19 @@ async def test_kueues_objects_are_read_from_the_first_job_on_that_names_a_queue(
         cluster.error = None
         await until("")
         assert store.kueue.standing(one).workload is None
+        assert {"workloads", "resourceflavors"} <= set(heard)  # so that a watch of them that is dead is noticed
+        await asyncio.wait_for(following.connected(), 5)
+        cluster.broken = Unavailable(0, "NoConnection", "broke")
+        cluster.breaks.set()
+        await until(NOT_READ)  # what was admitted may not be any more
+        begins = asyncio.ensure_future(following.connected())  # and no term begins on it
+        await asyncio.sleep(0.05)
+        assert not begins.done()
+        looked.clear()
+        cluster.broken = None
+        cluster.breaks.clear()
+        await until("")
+        await asyncio.wait_for(begins, 5)
+        assert KEY in looked
     finally:
         running.cancel()

@@ -22,6 +22,7 @@ from hulk_operator.planning.planner import Planner
 from hulk_operator.probing import Prober
 from hulk_operator.reconcile.polling import Workers
 from hulk_operator.reconcile.work_queue import Pace, WorkQueue
+from hulk_operator.watched import garbage
 from hulk_operator.watched.informers import Informers
 
 Body = Callable[..., Any]
@@ -84,6 +85,7 @@ RESTARTED: dict[str, tuple[Any, str, int]] = {
     "probing": (Prober, "run", 1),
     "informer": (Informer, "run", 1),
     "informers": (Informers, "run", 1),
+    "garbage": (garbage, "lay_aside", 1),
     "resync": (operator, "_resync", 1),
     "event-loop-lag": (event_loop_lag, "measure", 1),
 }

@@ -494,14 +494,25 @@ def test_another_container_that_cannot_start_is_what_the_pod_waits_for(
     [
         {},
         {names.LABEL_JOB: "demo"},
-        {names.LABEL_JOB: "demo", names.LABEL_ATTEMPT: "x", names.LABEL_WORKER: "0"},
+        {**names.job_labels("demo"), names.LABEL_ATTEMPT: "x", names.LABEL_WORKER: "0"},
+        {names.LABEL_JOB: "demo", names.LABEL_ATTEMPT: "1", names.LABEL_WORKER: "0"},
     ],
 )
 def test_pods_that_only_look_like_workers_are_left_out(labels: dict[str, str]) -> None:
     raw = stored()
     assert is_worker(raw)
     assert not is_worker({**raw, "metadata": {**raw["metadata"], "labels": labels}})
-    assert not is_worker({**raw, "metadata": {**raw["metadata"], "ownerReferences": []}})
+
+
+@pytest.mark.parametrize(
+    "owners",
+    [[], [{"controller": False}], [{"apiVersion": "batch.example/v1"}], [{"kind": "Job"}]],
+    ids=["nobody", "a job in part", "a kind of that name", "another kind"],
+)
+def test_pods_that_no_job_manages_are_left_out(owners: list[dict[str, object]]) -> None:
+    raw = stored()
+    claimed = [{**raw["metadata"]["ownerReferences"][0], **change} for change in owners]
+    assert not is_worker({**raw, "metadata": {**raw["metadata"], "ownerReferences": claimed}})
 
 
 @pytest.mark.parametrize(

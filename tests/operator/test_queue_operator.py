@@ -1,6 +1,5 @@
 """Whole jobs that compete, under the planner and the reconciler: who waits, starts, grows, shrinks and is stopped."""
 
-from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
 from typing import Any
 
@@ -8,9 +7,8 @@ import pytest
 from depth import spread
 from hulk_operator.planning.process import Search
 from hulk_placement.fleet.types import Settings
-from queue_world import KillPoint, QueueWorld, high, nodes, want
+from queue_world import KillPoint, Make, QueueWorld, high, nodes, want
 
-Make = Callable[..., QueueWorld]
 SQRT = {"utility": {"type": "sqrt"}}
 
 
@@ -25,19 +23,6 @@ async def shrinking(make: Make, **second: Any) -> QueueWorld:
 
 def both_run(world: QueueWorld) -> bool:
     return all(world.num_workers(name) > 0 for name in ("first", "second"))
-
-
-@pytest.fixture
-async def make() -> AsyncIterator[Make]:
-    worlds: list[QueueWorld] = []
-
-    def made(*objects: Any, **options: Any) -> QueueWorld:
-        worlds.append(QueueWorld(*objects, **options))
-        return worlds[-1]
-
-    yield made
-    for world in worlds:
-        await world.stop()
 
 
 @pytest.mark.parametrize("launched", [False, True])

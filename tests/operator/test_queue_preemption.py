@@ -1,30 +1,21 @@
 """Who may take the place of others in the queue: as Kubernetes lets a PriorityClass do it, and no further."""
 
-from collections.abc import AsyncIterator, Callable
+import threading
 from typing import Any
 
 import pytest
+from hulk_operator.api import HulkJob
 from hulk_operator.cluster import RESOURCE_QUOTAS, ApiResource, Object
 from hulk_operator.inputs.priority import NO_CLASS, class_of, priority_class
-from hulk_operator.inputs.resource_quotas import Asking, admitted, resource_quota
-from queue_world import QueueWorld, high, nodes, want
+from hulk_operator.inputs.resource_quotas import Asking, admitted, first_objects, resource_quota
+from hulk_operator.planning.dispatcher import Dispatcher
+from hulk_operator.planning.process import Competition, Search
+from hulk_operator.planning.queue_decision import Contest
+from hulk_placement.fleet.types import Allocation
+from queue_world import Make, QueueWorld, high, nodes, want
 
-Make = Callable[..., QueueWorld]
 TURNS = 30  # in which a job that may would have stopped another
 IN_HIGH = {"matchExpressions": [{"scopeName": "PriorityClass", "operator": "In", "values": ["high"]}]}
-
-
-@pytest.fixture
-async def make() -> AsyncIterator[Make]:
-    worlds: list[QueueWorld] = []
-
-    def made(*objects: Any, **options: Any) -> QueueWorld:
-        worlds.append(QueueWorld(*objects, **options))
-        return worlds[-1]
-
-    yield made
-    for world in worlds:
-        await world.stop()
 
 
 def quota(hard: dict[str, str], used: dict[str, str] | None = None, **spec: Any) -> tuple[ApiResource, Object]:
@@ -74,6 +65,25 @@ async def test_a_class_that_never_preempts_takes_nothing_of_others_to_grow(make:
     assert (world.num_workers("victim"), world.num_workers("polite")) == (2, 2)
 
 
+async def test_a_class_that_never_preempts_has_its_turn_though_others_are_stopped_at_the_same_time(make: Make) -> None:
+    """`urgent` needs the victim's machine, `polite` finds room on the other one, before `plain` by its class."""
+    classes = [high(1000, preemptionPolicy="Never"), high(2000, "urgent"), high(-5, "low")]
+    large, *links = nodes(1, accelerators=2)
+    world = make(large, *links, *classes, want("victim", 2, 2, priorityClassName="low"))
+    await world.until(lambda: world.num_workers("victim") == 2)
+    await world.turns(12)
+    both = {"min": 1, "max": 1, "acceleratorsPerWorker": 2}
+    world.add(want("plain", 1, 1, after_s=19))
+    world.add(want("polite", 1, 1, after_s=20, priorityClassName="high"))
+    world.add(want("urgent", 1, 1, after_s=20, priorityClassName="urgent", workers=both))
+    for one in nodes(2)[1:]:
+        world.add(one)
+    await world.until(lambda: world.num_workers("plain") + world.num_workers("polite") > 0)
+    assert (world.num_workers("polite"), world.num_workers("plain")) == (1, 0)
+    await world.until(lambda: world.num_workers("urgent") == 1)
+    assert (world.num_workers("polite"), world.num_workers("victim")) == (1, 0)
+
+
 async def test_a_class_below_the_default_one_stops_no_job_without_a_class(make: Make) -> None:
     """A pod without a class has the default's priority: 500 is less, however it is asked for."""
     world = await victim(make, high(1000, "usual", globalDefault=True), high(500))
@@ -106,6 +116,9 @@ async def test_a_default_class_that_never_preempts_holds_for_jobs_without_a_clas
         ("none of the class", quota({"pods": "0"}, scopeSelector=IN_HIGH)),
         ("fewer than the job has at least", quota({"pods": "1"}, scopeSelector=IN_HIGH)),
         ("accelerators that are used up", quota({"requests.nvidia.com/gpu": "4"}, {"requests.nvidia.com/gpu": "3"})),
+        ("limits that are used up", quota({"limits.cpu": "9"}, {"limits.cpu": "7500m"})),
+        ("Services that are used up", quota({"services": "5"}, {"services": "5"})),
+        ("no ConfigMaps at all", quota({"count/configmaps": "0"})),
     ],
 )
 async def test_a_class_that_the_namespaces_quota_does_not_admit_stops_nobody(
@@ -113,11 +126,14 @@ async def test_a_class_that_the_namespaces_quota_does_not_admit_stops_nobody(
 ) -> None:
     """The API server would refuse the pods, but only when others have been stopped for them."""
     world = await victim(make, high(1000), limit)
-    world.add(want("pushy", 2, 2, after_s=20, priorityClassName="high", namespace="evil"))
+    world.add(want("pushy", 2, 2, after_s=20, priorityClassName="high", namespace="evil", template=LIMITED))
     await goes_on(world, "pushy")
     more = {"pods": "9", "requests.nvidia.com/gpu": "9"}
     world.cluster._store(*quota(more, scopeSelector=IN_HIGH))
     await world.until(lambda: world.num_workers("pushy") == 2, name)
+
+
+LIMITED = {"spec": {"containers": [{"name": "w", "image": "i", "resources": {"limits": {"cpu": "1"}}}]}}
 
 
 def granted(namespace: str, num_pods: int = 9, **spec: Any) -> tuple[ApiResource, Object]:
@@ -162,6 +178,15 @@ async def test_a_class_that_the_namespace_may_use_stops_others(
     world.add(want("pushy", 2, 2, after_s=20, priorityClassName="high", namespace="evil"))
     await world.until(lambda: world.num_workers("pushy") == 2, name)
     assert world.why("victim") == "PreemptedByPriority"
+
+
+async def test_limits_that_cannot_be_read_hold_up_nobody_else(make: Make) -> None:
+    world = await victim(make, high(1000))
+    odd = {"limits": {"cpu": "two"}, "requests": {"cpu": "1"}}
+    template = {"spec": {"containers": [{"name": "w", "image": "i", "resources": odd}]}}
+    world.add(want("odd", 1, 1, after_s=20, template=template))
+    world.add(want("pushy", 2, 2, after_s=20, priorityClassName="high"))
+    await world.until(lambda: world.num_workers("pushy") == 2)
 
 
 async def test_many_jobs_together_stop_no_more_than_the_quota_admits(make: Make) -> None:
@@ -236,11 +261,27 @@ def test_all_that_a_pod_takes_is_counted() -> None:
         "count/pods": "9",
         "requests.nvidia.com/gpu": "8",
         "limits.memory": "1",
-        "services": "0",
+        "limits.cpu": "8",
+        "services": "1",
     }
-    found = resource_quota(quota(hard, {"requests.cpu": "500m"})[1])
+    found = {"a": [resource_quota(quota(hard, {"requests.cpu": "500m", "limits.cpu": "3"})[1])]}
     each = {"cpu": 1000, "memory": 1 << 30, "pods": 1, "nvidia.com/gpu": 2}
-    assert admitted([Asking("a/x", "a", "", 9, each)], {"a": [found]}) == {"a/x": 2}
+    assert admitted([Asking("a/x", "a", "", 9, each)], found) == {"a/x": 2}
+    assert admitted([Asking("a/x", "a", "", 9, {**each, "limits.cpu": 4000})], found) == {"a/x": 1}
+    assert admitted([Asking("a/x", "a", "", 9, {**each, "limits.memory": 2})], found) == {"a/x": 0}
+    two = [Asking(key, "a", "", 1, {"pods": 1}, {"services": 1}) for key in ("a/x", "a/y")]
+    assert admitted(two, found) == {"a/x": 1, "a/y": 0}, "the first one takes the only Service"
+
+
+def test_only_a_jobs_first_attempt_needs_objects_that_are_not_there() -> None:
+    body = want("x", 1, 1)[1]
+    assert first_objects(HulkJob.model_validate(body)) == {
+        "configmaps": 1,
+        "services": 1,
+        "secrets": 1,
+        "networkpolicies.networking.k8s.io": 1,
+    }
+    assert first_objects(HulkJob.model_validate({**body, "status": {"attempt": 1}})) == {}
 
 
 def test_the_default_class_is_the_smaller_one_where_there_are_two() -> None:
@@ -250,3 +291,36 @@ def test_the_default_class_is_the_smaller_one_where_there_are_two() -> None:
     assert (found.name, found.preempts) == ("b", True)
     assert class_of(None, {}) is NO_CLASS
     assert class_of("c", classes) is None
+
+
+async def test_a_decision_about_many_jobs_is_prepared_and_read_beside_the_event_loop(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Jobs that are alike also share one mapping of candidates: with thousands of nodes it is all that there is."""
+    asked: list[Competition] = []
+    threads: dict[str, threading.Thread] = {}
+    decide, judge, prepare = Search.decide, Contest.judge, Dispatcher._admitted
+
+    async def decided(self: Search, competition: Competition) -> Allocation:
+        asked.append(competition)
+        return await decide(self, competition)
+
+    def judged(self: Contest, found: Allocation) -> Any:
+        threads["read"] = threading.current_thread()
+        return judge(self, found)
+
+    def prepared(self: Dispatcher, *of: Any) -> Any:
+        threads["prepared"] = threading.current_thread()
+        return prepare(self, *of)
+
+    monkeypatch.setattr(Search, "decide", decided)
+    monkeypatch.setattr(Contest, "judge", judged)
+    monkeypatch.setattr(Dispatcher, "_admitted", prepared)
+    world = await victim(make)
+    for number in range(3):
+        world.add(want(f"later-{number}", 2, 2, after_s=20))
+    await world.until(lambda: any(len(one.jobs) >= 3 for one in asked) and len(threads) == 2)
+    of_waiting = [id(job.candidates) for job in asked[-1].jobs if job.key != "lab/victim"]
+    assert len(of_waiting) >= 3
+    assert len(set(of_waiting)) == 1
+    assert threading.main_thread() not in threads.values()

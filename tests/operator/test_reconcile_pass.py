@@ -29,6 +29,7 @@ from hulk_operator.cluster import (
     Unavailable,
 )
 from hulk_operator.observation import Expected, Observation, Preflight
+from hulk_operator.pods import owner_reference
 from hulk_operator.pods.orders import Orders
 from hulk_operator.reconcile.recipe import KUEUE, RECIPE, SCALE_UP, writes
 from hulk_operator.reconcile.reconciler import Reconciler
@@ -446,7 +447,7 @@ async def test_what_an_earlier_pass_created_is_taken_over_but_nothing_of_another
     assert (stranger.job().status.last_failure or pytest.fail("no failure")).reason == "NameTaken"
     assert not holds(stranger.job().status, "Planned")
     older = World(decision())
-    owner = {"kind": "HulkJob", "name": "demo", "uid": "before"}
+    owner = {**owner_reference(older.job()), "uid": "before"}
     await older.cluster.create(PODS, {"metadata": {"name": "demo-1-1", "namespace": "lab", "ownerReferences": [owner]}})
     await older.passes()
     with pytest.raises(Conflict):  # a predecessor's child goes by itself

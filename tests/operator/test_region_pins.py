@@ -8,13 +8,15 @@ import pytest
 from fake_cluster import FakeCluster
 from hulk_operator import names
 from hulk_operator.api import HulkJob, HulkTopologySpec, PinnedRegion
-from hulk_operator.cluster import HULK_TOPOLOGIES, ApiResource, Object
+from hulk_operator.cluster import HULK_TOPOLOGIES, NODE_PROFILES, ApiResource, Object
 from hulk_operator.planning.inventory import Reader
+from hulk_operator.probing import Budget
 from hulk_operator.probing.runner import Prober
 from hulk_operator.reconcile.types import Unplanned
 from hulk_operator.watched.informers import read
 from pydantic import ValidationError
 from test_planning import job, machines, node, planning_over
+from test_planning_replan_review import profile
 from views import NOW
 
 RESIDENT = {"residency": [{"namespace": "lab", "regions": ["eu"]}]}
@@ -96,6 +98,38 @@ async def test_liars_are_told_by_events_on_their_profiles_and_counted() -> None:
     assert {name: body["reason"] for name, body in said.items()} == {"b": "RegionContradicted", "c": "RegionNotPinned"}
     assert said["b"]["message"] == ("node b gets no new pods: its label says region eu, the HulkTopology pins it to us")
     assert {rejection.source for rejection in state.accepted.rejections} == {"b", "c"}
+
+
+@pytest.mark.parametrize(("pins", "measured_from"), [({}, {"a", "b", "c"}), (PINNED, {"a"})], ids=["none", "pins"])
+async def test_what_a_liar_measures_stands_for_no_region(pins: dict[str, Any], measured_from: set[str]) -> None:
+    """It would say that it is near, for the region that it claims to be in: everybody's jobs would go there."""
+    links = [profile("a", {"u": 90_000}), profile("b", {"u": 100}), profile("c", {"u": 100}), profile("u", {})]
+    there = [labelled("a", "eu"), LIAR, STRANGER, labelled("u", "ap")]
+    async with planning_over(*there, *links, topology(**pins)) as world:
+        seen = await world.planner._reader.inventory((), NOW)
+    assert {source for source, target in seen.topology("nvidia.com/gpu").node_links} == measured_from
+
+
+@pytest.mark.parametrize(("pins", "standing"), [({}, set("abcdef")), (PINNED, {"a"})], ids=["none", "pins"])
+async def test_a_liar_is_not_elected_and_nobody_measures_towards_it(pins: dict[str, Any], standing: set[str]) -> None:
+    """Six nodes say that they are in eu, which is measured towards three other regions, and inside."""
+    nodes = [labelled(name, "eu") for name in "abcdef"] + [
+        labelled(f"{region}-1", region) for region in ("x", "y", "z")
+    ]
+    for number, (_, body) in enumerate(nodes):
+        body["status"]["addresses"] = [{"type": "InternalIP", "address": f"10.0.0.{number}"}]
+    cluster = FakeCluster(*nodes, topology(**pins))
+    for number, (_, body) in enumerate(nodes):
+        echo = {"address": f"10.0.0.{number}", "port": 9403}
+        name = body["metadata"]["name"]
+        cluster._store(NODE_PROFILES, {"metadata": {"name": name}, "spec": {}, "status": {"echo": echo}})
+    prober = Prober(
+        cluster, partial(read, cluster), jobs=lambda: (), clock=lambda: NOW, budget=Budget(num_inner_links=9)
+    )
+    state = await prober.tick()
+    targets = {order.target for orders in state.decision.measurements.values() for order in orders}
+    assert targets - {"x-1", "y-1", "z-1"} == standing
+    assert state.region_of.keys() - {"x-1", "y-1", "z-1"} == standing
 
 
 @pytest.mark.parametrize("node", ["", "*", "*-eu", "eu*-1", "EU-1"])

@@ -90,12 +90,13 @@ async def test_who_cannot_renew_stands_down_and_comes_back(terms: list[asyncio.E
 
 async def test_kopf_is_told_that_it_stands_down_before_it_is_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else it has the process killed some time later, whatever that does by then."""
-    told: list[bool] = []
+    follows, told = asyncio.Event(), list[bool]()
 
     async def spawn_tasks(stop_flag: asyncio.Event, **_: Any) -> list[Any]:
         return [stop_flag]
 
     async def run_tasks(tasks: list[asyncio.Event], **_: Any) -> None:
+        follows.set()
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
@@ -112,7 +113,7 @@ async def test_kopf_is_told_that_it_stands_down_before_it_is_cancelled(monkeypat
     settings = Settings("me", lease_namespace="system", lease_s=LEASE_S)
     started = run(cluster, cast(Workers, None), settings, Health(), serve, lambda: datetime.now(UTC))
     running = asyncio.ensure_future(started)
-    await until({"holds": lambda: (LEASES.plural, "system", names.LEASE) in cluster.objects})
+    await until({"follows": follows.is_set})
     cluster.is_slow = True
     await until({"stands down": lambda: told})
     assert told == [True]

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 import pytest_asyncio
 from aiohttp import web
 from hulk_operator import names
+from hulk_operator.cluster import NODES, Unavailable, client, connect
 from hulk_operator.handlers.watches import MAX_END_S, Watches, settings
 from hulk_operator.watched import Store
 from views import job
@@ -102,6 +104,20 @@ async def told(store: Store) -> None:
             await asyncio.sleep(0.02)
     running.cancel()
     await asyncio.wait([running])
+
+
+async def test_a_watch_whose_connection_is_gone_unsaid_ends(api: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of a load balancer that forgot it: nothing comes any more, not even the end that was asked for."""
+    assert client.WATCH_SECONDS + client.WATCH_LATE_SECONDS <= 150
+    monkeypatch.setattr(client, "WATCH_SECONDS", 0)
+    monkeypatch.setattr(client, "WATCH_LATE_SECONDS", 0.2)
+    cluster = await connect(os.environ["KUBECONFIG"])
+    try:
+        with pytest.raises(Unavailable, match="Timeout on reading data"):
+            async with asyncio.timeout(10):
+                await anext(cluster.watch(NODES))
+    finally:
+        await cluster.close()
 
 
 @pytest.mark.parametrize("status", [0, 403, 503])

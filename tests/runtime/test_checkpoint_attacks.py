@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hulk_runtime.checkpoints.fenced_checkpoints import Checkpoints, Manifest
+from hulk_runtime.checkpoints import fenced_checkpoints
+from hulk_runtime.checkpoints.fenced_checkpoints import MAX_SIGNED_BYTES, Checkpoints, Manifest
 from hulk_runtime.checkpoints.object_store import Store
 from hulk_runtime.checkpoints.signing import NOBODY, Owner
 from hulk_runtime.errors import CheckpointError, FencedError
@@ -163,6 +164,65 @@ def test_a_foreign_checkpoint_of_a_higher_step_and_attempt_is_not_resumed_nor_do
     assert "latest-00000099 has no signature" in bucket.refused
 
 
+@pytest.fixture
+def read_keys(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What is read from then on."""
+    keys: list[str] = []
+    read = Store.read
+
+    def noted(self: Store, key: str) -> bytes | None:
+        keys.append(key)
+        return read(self, key)
+
+    monkeypatch.setattr(Store, "read", noted)
+    return keys
+
+
+def test_thousands_of_made_up_fences_are_read_once_and_not_at_every_commit(
+    bucket: Bucket, read_keys: list[str], capsys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fenced_checkpoints, "MAX_REFUSED", 50)
+    made_up = [f"{kind}-{attempt:08d}" for kind in ("begun", "latest") for attempt in range(3, 203)]
+    for key in made_up:
+        (bucket.folder / key).write_bytes(b"{}")
+    capsys.readouterr()
+    assert bucket.resume(owner(committed_step=20)) == (20, b"state after 20")
+    foreign = set(made_up) - {"begun-00000003"}  # the attempt writes over it
+    assert sorted(foreign & set(read_keys)) == sorted(key for key in read_keys if key in foreign)
+    assert (len(bucket.checkpoints.refused), bucket.checkpoints.num_refused) == (50, len(foreign))
+    printed = capsys.readouterr().out.splitlines()
+    assert len(printed) == 50
+    assert printed[-1].endswith("; what is found from here on is only counted")
+    read_keys.clear()
+    bucket.checkpoints.commit(25, b"state after 25", CONTENT)
+    assert read_keys == []
+    newer = Checkpoints(bucket.store, 4, 3, owner())
+    newer.begin()
+    with pytest.raises(FencedError, match="attempt 4 has begun"):  # where a made-up fence was
+        bucket.checkpoints.commit(30, b"late", CONTENT)
+
+
+@pytest.mark.parametrize(
+    ("key", "fault"),
+    [
+        ("begun-00000009", "has 4194305 bytes, more than any that this job signs"),
+        ("latest-00000009", "has 4194305 bytes, more than any that this job signs"),
+        (STATE, "has 4194305 bytes, and 14 were written"),
+    ],
+)
+@pytest.mark.parametrize("trusts_store", [False, True])
+def test_what_is_larger_than_the_job_wrote_it_is_not_read(
+    bucket: Bucket, read_keys: list[str], key: str, fault: str, trusts_store: bool
+) -> None:
+    """It may have more bytes than the pod has memory."""
+    with (bucket.folder / key).open("ab") as file:
+        file.truncate(MAX_SIGNED_BYTES + 1)
+    step = 15 if key == STATE else 20
+    assert bucket.resume(owner(trusts_store=trusts_store)) == (step, f"state after {step}".encode())
+    assert f"{key} {fault}" in bucket.refused
+    assert key not in read_keys
+
+
 def test_a_fence_that_the_job_has_signed_still_stops_an_older_attempt(bucket: Bucket) -> None:
     old = Checkpoints(bucket.store, 2, 3, owner())
     old.take_over(1)
@@ -248,7 +308,7 @@ def test_another_jobs_checkpoints_are_gone_on_from_as_the_guide_says(tmp_path: P
     second = Checkpoints(store, 2, 3, owner(committed_step=25))
     found = second.begin()
     assert found is not None
-    assert (found[1], second.refused) == (b"state after 25", [])
+    assert (found[1], second.refused) == (b"state after 25", {})
 
 
 def test_damage_is_damage_to_a_job_that_trusts_its_store_too(tmp_path: Path) -> None:

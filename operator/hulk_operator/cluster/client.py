@@ -22,7 +22,9 @@ JSON: Final = "application/json"
 MERGE_PATCH: Final = "application/merge-patch+json"
 APPLY_PATCH: Final = "application/apply-patch+yaml"
 REQUEST_SECONDS: Final = 60.0
-WATCH_SECONDS: Final = 300
+WATCH_SECONDS: Final = 120
+WATCH_LATE_SECONDS: Final = 30.0
+"""A watch that says nothing, not even its end, for so much longer has lost its connection, and nobody told."""
 LOG_SECONDS: Final = 10.0  # of a node that does not answer
 TAIL_SECONDS: Final = 30.0
 MAX_LOG_BYTES: Final = 8192
@@ -92,7 +94,7 @@ class ApiCluster:
             "resourceVersion": resource_version,
         }
         url = _url(resource.path(namespace), {**query, **_selectors(labels, fields)})
-        timeout = aiohttp.ClientTimeout(total=None, sock_read=WATCH_SECONDS + REQUEST_SECONDS)
+        timeout = aiohttp.ClientTimeout(total=None, sock_read=WATCH_SECONDS + WATCH_LATE_SECONDS)
         response = await self._open("GET", url, None, JSON, timeout)
         try:
             if response.status >= 300:

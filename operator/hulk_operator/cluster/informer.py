@@ -70,18 +70,19 @@ class Informer:
     async def run(self) -> None:
         """Follow until cancelled."""
         while True:
+            listed = ""
             try:
                 if not self._version or (not self.connected.is_set() and await self._is_back_in_time()):
                     await self.list()
+                    listed = self._version
                 self.connected.set()
                 await self._watch()
-            except Gone:
+            except Gone as error:
+                if self._version == listed:  # too old as soon as it was told
+                    await self._back_off(error)
                 self._version = ""
             except ClusterError as error:
-                self.connected.clear()
-                log.warning("the watch of %s is interrupted: %s", self.resource.plural, error.message)
-                await asyncio.sleep(self._retry_s * random.uniform(0.5, 1.0))
-                self._retry_s = min(MAX_RETRY_S, 2 * self._retry_s)
+                await self._back_off(error)
 
     async def list(self) -> None:
         """Compare with everything there is, a page at a time."""
@@ -97,10 +98,17 @@ class Informer:
                 listed.add(object_key(item))
                 self.sink.put(item, version)
                 await pause()
-            self._hear()
+            self.heard()
         self.sink.retain(listed, version)
         self._version = version
         self.synced.set()
+
+    async def _back_off(self, error: ClusterError) -> None:
+        """Pause, the longer the more often nothing was told in between; a listing alone is no news of a watch."""
+        self.connected.clear()
+        log.warning("the watch of %s is interrupted: %s", self.resource.plural, error.message)
+        await asyncio.sleep(self._retry_s * random.uniform(0.5, 1.0))
+        self._retry_s = min(MAX_RETRY_S, 2 * self._retry_s)
 
     async def _is_back_in_time(self) -> bool:
         return int(await self.cluster.version(self.resource, self.namespace)) < int(self._version)

@@ -187,6 +187,9 @@ async def run(
                     await _act(parts, stop)
                 except LeaseLost as error:
                     logger.warning("stands down: %s", error)
+                    me = asyncio.current_task()
+                    if me is not None and me.cancelling():  # which a task group forgets that ends by an error
+                        raise asyncio.CancelledError from error
                     continue
                 await parts.lease.release()
                 break

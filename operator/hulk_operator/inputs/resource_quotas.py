@@ -2,7 +2,8 @@
 
 The API server counts a pod when it is created. The queue stops others before that, so it counts the pods of jobs that
 wait beforehand. A quota counts for all pods of its namespace, or for those of some PriorityClasses (`scopeSelector`).
-What quotas with other scopes leave is up to the API server.
+What quotas with other scopes leave is up to the API server. A quota for other objects, of which a job's first attempt
+needs one each, admits none of its pods when it is used up.
 
 Kubernetes lets every namespace use every class that its API server's configuration does not limit, and shows that to
 nobody. So a class is limited here where a quota of any namespace grants it by name, and where its name is reserved:
@@ -18,16 +19,17 @@ nobody. So a class is limited here where a quota of any namespace grants it by n
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from hulk_operator.api import HulkJob
 from hulk_operator.cluster import Object
-from hulk_operator.inputs.pod_size import Amounts
+from hulk_operator.inputs.pod_size import LIMITS, Amounts
 from hulk_operator.inputs.quantity import amount
 
 _CLASS: Final = "PriorityClass"
 _PREFIX: Final = "requests."
-_ALSO: Final = {"count/pods": "pods"}
+_COUNT: Final = "count/"
 _RESERVED: Final = "system-"  # Kubernetes' own classes, which exist in every cluster
 _GRANTING: Final = frozenset({"In", "Exists"})
 
@@ -64,8 +66,15 @@ class ResourceQuota:
 
     def pods(self, each: Amounts) -> int | None:
         """How many pods that take so much it admits; None: any number."""
-        left = {key: limit - self.used.get(key, 0) for key, limit in self.hard.items()}
-        return min((max(0, num // each[key]) for key, num in left.items() if each.get(key)), default=None)
+        return min((max(0, num // each[key]) for key, num in self._left().items() if each.get(key)), default=None)
+
+    def lacks(self, objects: Amounts) -> bool:
+        """Whether it does not admit so many objects of some kind."""
+        left = self._left()
+        return any(num > left.get(kind, num) for kind, num in objects.items())
+
+    def _left(self) -> Amounts:
+        return {key: limit - self.used.get(key, 0) for key, limit in self.hard.items()}
 
     def used_at_least(self, amounts: Amounts) -> "ResourceQuota":
         """With no less of it used than that."""
@@ -82,13 +91,29 @@ Quotas = Mapping[str, Sequence[ResourceQuota]]
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """A job that may get pods which are not there: how many at most, of which class, and what each takes."""
+    """A job that may get pods which are not there: how many at most, of which class, and what each takes.
+
+    `objects`: what it has made beside them, once.
+    """
 
     key: str
     namespace: str
     class_name: str
     num_pods: int
     each: Amounts
+    objects: Amounts = field(default_factory=dict)
+
+
+def first_objects(job: HulkJob) -> Amounts:
+    """What a job that had no attempt yet needs beside pods; that of a later attempt replaces what is there."""
+    if job.status.attempt:
+        return {}
+    found = {"configmaps": 1, "services": 1}
+    if job.spec.has_peer_secret:
+        found["secrets"] = 1
+    if job.spec.network_policy.enabled:
+        found["networkpolicies.networking.k8s.io"] = 1
+    return found
 
 
 def resource_quota(body: Object) -> ResourceQuota:
@@ -138,8 +163,10 @@ def admitted(
     for job in asking:
         own = left.get(job.namespace, [])
         limits = (quota.pods(job.each) for quota in own if quota.counts(job.class_name))
-        found[job.key] = num = min([job.num_pods, *(limit for limit in limits if limit is not None)])
-        taken = {key: value * num for key, value in job.each.items()}
+        lacks = any(quota.lacks(job.objects) for quota in own)
+        num = 0 if lacks else min([job.num_pods, *(limit for limit in limits if limit is not None)])
+        found[job.key] = num
+        taken = {key: value * num for key, value in job.each.items()} | (job.objects if num else {})
         left[job.namespace] = [quota.less(taken) if quota.counts(job.class_name) else quota for quota in own]
     return found
 
@@ -153,8 +180,8 @@ def _amounts(quantities: Mapping[str, str]) -> Amounts:
     """What pods take by the names that quotas have for it; a limit that stands there twice is the smaller one."""
     found: Amounts = {}
     for resource, quantity in quantities.items():
-        key = _ALSO.get(resource, resource.removeprefix(_PREFIX))
-        value = amount(key, quantity)
+        key = resource.removeprefix(_PREFIX).removeprefix(_COUNT)
+        value = amount(key.removeprefix(LIMITS), quantity)
         found[key] = min(found.get(key, value), value)
     return found
 

@@ -19,12 +19,14 @@ _MAX_NAMED: Final = 4
 class Shortage:
     """Of `num_workers` that a job needs at least beside those whose pods it has, `num_fitting` find room.
 
-    `regions`: the only ones where they may be; empty: any but those that the job denies.
+    `regions`: the only ones where they may be; empty: any but those that the job denies. `untrusted`: nodes that would
+    take them but for their region labels, which are not to be believed.
     """
 
     num_workers: int
     num_fitting: int
     regions: tuple[str, ...] = ()
+    untrusted: tuple[str, ...] = ()
 
 
 def worker_size(job: HulkJob) -> Amounts:

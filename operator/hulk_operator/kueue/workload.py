@@ -1,7 +1,8 @@
 """A HulkJob -> the Workload that stands for it in a queue: one pod set of all its workers.
 
 Kueue admits up to `workers.max` workers, and where that is more than there is, as many as there are down to
-`workers.min` (partial admission). Priorities are numbers of other objects: the caller fills them in.
+`workers.min` (partial admission). Priorities are numbers of other objects: the caller fills them in. A PriorityClass
+that is not the namespace's to use counts for nothing, as in Hulk's own queue: Kueue asks no ResourceQuota.
 """
 
 import hashlib
@@ -31,8 +32,11 @@ def workload_name(job: HulkJob) -> str:
     return f"{_KIND}-{job.metadata.name}"[: names.DNS_LABEL_LENGTH - 1 - _HASH_LENGTH] + f"-{short}"
 
 
-def workload(job: HulkJob) -> Object:
-    """The Workload of a job of a queue; UnusableJobError where no number of workers fits its layout."""
+def workload(job: HulkJob, may_use_class: bool = True) -> Object:
+    """The Workload of a job of a queue; UnusableJobError where no number of workers fits its layout.
+
+    `may_use_class`: whether the PriorityClass that the job names counts.
+    """
     pod_sets = [_pod_set(job)]
     name = job.metadata.name
     return {
@@ -45,7 +49,12 @@ def workload(job: HulkJob) -> Object:
             "annotations": {names.ANNOTATION_POD_SETS_DIGEST: pod_sets_digest(pod_sets)},
             "ownerReferences": [owner_reference(job)],
         },
-        "spec": {"queueName": job.queue, "podSets": pod_sets, **_priority_class(job), **_execution_time(job)},
+        "spec": {
+            "queueName": job.queue,
+            "podSets": pod_sets,
+            **_priority_class(job, may_use_class),
+            **_execution_time(job),
+        },
     }
 
 
@@ -97,11 +106,11 @@ def _topology_request(annotations: dict[str, str]) -> Object:
     return {}
 
 
-def _priority_class(job: HulkJob) -> Object:
+def _priority_class(job: HulkJob, may_use_class: bool) -> Object:
     """The class that decides among Workloads; a WorkloadPriorityClass does not touch the pods' own priority."""
     if name := job.metadata.labels.get(names.LABEL_WORKLOAD_PRIORITY):
         return {"priorityClassRef": {"group": names.KUEUE_GROUP, "kind": "WorkloadPriorityClass", "name": name}}
-    if name := job.spec.priority_class_name:
+    if may_use_class and (name := job.spec.priority_class_name):
         return {"priorityClassRef": {"group": "scheduling.k8s.io", "kind": "PriorityClass", "name": name}}
     return {}
 

@@ -16,7 +16,7 @@ from hulk_placement.plan import Plan
 from hulk_operator.api import HulkJob, HulkSweep
 from hulk_operator.probing import ProbeState
 
-MAX_SILENCE_S: Final = 900.0  # a quiet watch is ended by the server after 300 s, jobs are read again every 300 s
+MAX_SILENCE_S: Final = 900.0  # a quiet watch is ended by the server after 120 s, jobs are read again every 300 s
 BUCKETS_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 LAG_BUCKETS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 

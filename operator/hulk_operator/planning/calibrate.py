@@ -57,8 +57,9 @@ async def _calibrate(
 ) -> Calibration | None:
     resource, now = view.job.spec.workers.resource_name, inventory.now
     whole = inventory.topology(resource)
-    own = tuple(machine for machine in whole.machines if machine.name in plan.rank_machines)
-    if len(own) < len(set(plan.rank_machines)):
+    places = frozenset(plan.rank_machines)
+    own = tuple(machine for machine in whole.machines if machine.name in places)
+    if len(own) < len(places):
         return None
     topology = replace(whole, machines=own)  # of which each was measured: no other one tells anything of them
     workload = await reader.workload(view.job, inventory)

@@ -16,10 +16,11 @@ from hulk_placement.plan import Plan
 from hulk_placement.solution import precedence
 
 from hulk_operator.api import HulkJob
-from hulk_operator.cluster import Refused
+from hulk_operator.cluster import Object, Refused
 from hulk_operator.inputs import topology as inputs
+from hulk_operator.inputs.pod_size import Amounts, limits
 from hulk_operator.inputs.priority import NO_CLASS, class_of
-from hulk_operator.inputs.resource_quotas import Asking, admitted
+from hulk_operator.inputs.resource_quotas import Asking, admitted, first_objects
 from hulk_operator.planning.fleet_jobs import (
     Contestant,
     fleet_job,
@@ -30,8 +31,16 @@ from hulk_operator.planning.fleet_jobs import (
     mapping_of,
     observed_steps,
 )
-from hulk_operator.planning.inventory import Inventory, Reader
-from hulk_operator.planning.preemption import behind, never_preempting, not_admitted, stops_others, within
+from hulk_operator.planning.inventory import UNUSABLE, Inventory, Reader
+from hulk_operator.planning.preemption import (
+    behind,
+    never_preempting,
+    not_admitted,
+    sharing,
+    stops_others,
+    undisturbed,
+    within,
+)
 from hulk_operator.planning.process import Competition, Search
 from hulk_operator.planning.queue_decision import Contest, Grant, Verdict, is_contested
 from hulk_operator.planning.reservations import Held
@@ -148,7 +157,7 @@ class Dispatcher:
         contestants, whole = await self._contestants(group, seen)
         topology = await asyncio.to_thread(whole.topology, resource)
         now = self._clock()
-        pods = self._admitted(contestants, group, seen)
+        pods = await asyncio.to_thread(self._admitted, contestants, group, seen)
         jobs = {key: within(fleet_job(one, now), one.mapping, pods[key]) for key, one in contestants.items()}
         refused, polite = not_admitted(contestants, jobs, pods), never_preempting(contestants)
         asked = Competition(
@@ -163,15 +172,16 @@ class Dispatcher:
         try:
             asked = behind(asked, refused)
             found = await search.decide(asked)
-            if polite and stops_others(found):
-                asked = behind(asked, polite.keys() - refused.keys())
+            if stops_others(found, polite):
+                free = await search.decide(undisturbed(asked))
+                asked = sharing(asked, polite.keys() - refused.keys(), free)
                 found = await search.decide(asked)
             jobs = {job.key: job for job in asked.jobs}
             notes = {key: one.priority.note for key, one in contestants.items()} | polite | refused
             contest = Contest(
                 contestants, waiting, jobs, topology, seen.unheld(resource), quotas, self._settings, notes
             )
-            return contest.judge(found)
+            return await asyncio.to_thread(contest.judge, found)
         except Exception:
             logger.exception("who of %d jobs has which workers could not be decided", len(jobs))
             self._failed()
@@ -184,9 +194,10 @@ class Dispatcher:
         for key, one in sorted(contestants.items(), key=lambda item: precedence(item[1].workload)):
             runs, asked = key in group.running, one.job.spec.workers
             have[key] = pods[key, one.job.status.attempt] if runs else sum(seen.kept(one.job).values())
-            each = inputs.worker_amounts(seen.spec_of(one.job), asked.resource_name, asked.accelerators_per_worker)
-            missing = max(0, one.workload.max_workers - have[key])
-            asking.append(Asking(key, one.job.namespace, one.priority.name, missing, each))
+            spec = seen.spec_of(one.job)
+            each = inputs.worker_amounts(spec, asked.resource_name, asked.accelerators_per_worker) | _limits(spec)
+            missing, objects = max(0, one.workload.max_workers - have[key]), first_objects(one.job)
+            asking.append(Asking(key, one.job.namespace, one.priority.name, missing, each, objects))
         held = self._held(seen)
         return {key: have[key] + num for key, num in admitted(asking, seen.resource_quotas, held).items()}
 
@@ -255,6 +266,14 @@ def _may_move(job: HulkJob) -> bool:
     return is_contestant(job) and is_movable(job)
 
 
+def _limits(spec: Object) -> Amounts:
+    """None of a template whose limits cannot be read; its requests were."""
+    try:
+        return limits(spec)
+    except UNUSABLE:
+        return {}
+
+
 def _running(group: Group) -> list[tuple[HulkJob, int]]:
     return [(held.job, len(held.plan.workers)) for held in group.running.values()]
 
@@ -263,5 +282,8 @@ def _waiting(group: Group) -> list[tuple[HulkJob, int]]:
     return [(job, job.spec.workers.max) for job in group.waiting.values()]
 
 
-def _with(candidates: Mapping[str, int], own: Mapping[str, int]) -> dict[str, int]:
+def _with(candidates: Mapping[str, int], own: Mapping[str, int]) -> Mapping[str, int]:
+    """The very same candidates where it holds none: jobs that are alike share them, also on their way to the search."""
+    if not own:
+        return candidates
     return {**candidates, **{node: max(num, candidates.get(node, 0)) for node, num in own.items()}}

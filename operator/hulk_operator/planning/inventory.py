@@ -106,7 +106,14 @@ class Inventory:
         """How many pods of the job wait on each node for its next plan: room that is taken for everyone else."""
         if not waiting(job, job.status):
             return {}
-        return Counter(pod.node for pod in usable(job, self.workers, self.states, self.now))
+        own = self._once("workers", self._workers_by_job).get(job.key, ())
+        return Counter(pod.node for pod in usable(job, own, self.states, self.now))
+
+    def _workers_by_job(self) -> Mapping[str, Sequence[WorkerPod]]:
+        found: dict[str, list[WorkerPod]] = defaultdict(list)
+        for pod in self.workers:
+            found[pod.job].append(pod)
+        return found
 
     def products(self, resource: str) -> Mapping[str, str]:
         """The product that the resource stands for, of every node."""
@@ -183,7 +190,8 @@ class Inventory:
         return untrusted(regions, self.declared)
 
     def _topology(self, resource: str) -> Topology:
-        regions = {machine: region(node) for machine, node in self.room.nodes.items()}
+        doubted = self.untrusted()
+        regions = {machine: region(node) for machine, node in self.room.nodes.items() if machine not in doubted}
         links = measured(self.accepted.links, regions, self.now)
         keeping = {name for name, profile in self.profiles.items() if profile.status.keeps_windows}
         return inputs.topology(self.room, resource, links, self.declared, keeping)

@@ -2,10 +2,12 @@
 
 A job whose pods its namespace's ResourceQuotas would not admit comes after all others: what it is given it cannot use.
 One whose PriorityClass never preempts has its priority where accelerators are free. Where a decision stops, shrinks or
-moves a job that runs, it is made again: such jobs come after all others if they wait, and do not grow if they run.
+moves a job that runs, and gives such a job something, it is made again: one that runs does not grow; one that waits
+gets no more than where all that runs stays as it is, and where that is nothing it comes after all others.
 """
 
-from collections.abc import Collection, Mapping
+from collections import Counter
+from collections.abc import Collection, Mapping, Set
 from dataclasses import replace
 from typing import Final
 
@@ -46,9 +48,27 @@ def never_preempting(contestants: Mapping[str, Contestant]) -> dict[str, str]:
     }
 
 
-def stops_others(found: Allocation) -> bool:
-    """Whether a job that runs loses something by it."""
-    return any(move.kind in _LOSSES for move in found.moves)
+def stops_others(found: Allocation, polite: Collection[str]) -> bool:
+    """Whether a job that runs loses something by it, and a polite one gets something."""
+    gains = any(move.job in polite and Counter(move.after) - Counter(move.before) for move in found.moves)
+    return gains and any(move.kind in _LOSSES for move in found.moves)
+
+
+def undisturbed(asked: Competition) -> Competition:
+    """The question in which all that runs stays as it is."""
+    jobs = (replace(job, preemptible=False) if asked.running.get(job.key) else job for job in asked.jobs)
+    return replace(asked, jobs=tuple(jobs))
+
+
+def sharing(asked: Competition, polite: Set[str], free: Allocation) -> Competition:
+    """The question in which jobs that are polite get no more than `free` gives them, which disturbs nobody."""
+    late = {key for key in polite if asked.running.get(key) or not free.workers.get(key)}
+    jobs = (job if job.key not in polite - late else _on(job, free.workers[job.key]) for job in asked.jobs)
+    return behind(replace(asked, jobs=tuple(jobs)), late)
+
+
+def _on(job: Job, machines: Mapped) -> Job:
+    return replace(job, max_workers=sum(machines.values()), candidates=machines)
 
 
 def behind(asked: Competition, polite: Collection[str]) -> Competition:

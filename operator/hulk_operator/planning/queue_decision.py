@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Final
 
 from hulk_placement.fleet.quotas import Quotas
@@ -84,7 +85,7 @@ def is_contested(
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Contest:
     """What a verdict is about. `waiting`: jobs that ask for a plan; `free`: accelerators that nobody holds, by machine.
     `quotas`: what those of namespaces leave at the moment.
@@ -106,6 +107,7 @@ class Contest:
         """The decision in the operator's words."""
         grants = {key: found.workers[key] for key in sorted(self.waiting) if found.workers.get(key)}
         blocked = [key for key, machines in grants.items() if not self._can_start(key, machines)]
+        givers = [move.job for move in found.moves if Counter(move.before) - Counter(move.after)]
         return Verdict(
             orders=self._orders(found),
             grants={
@@ -113,7 +115,7 @@ class Contest:
                     machines,
                     key not in blocked,
                     self._share(key, machines),
-                    self._making_room(key, machines, blocked, found),
+                    self._making_room(key, machines, blocked, givers),
                 )
                 for key, machines in grants.items()
             },
@@ -172,23 +174,27 @@ class Contest:
 
     def _share(self, key: str, machines: Mapping[str, int]) -> Share:
         num = sum(machines.values())
-        total = sum(machine.num_accelerators for machine in self.topology.machines)
-        return Share(num, num * self.jobs[key].accelerators_per_worker / max(1, total), self._fair(key))
+        job = self.jobs[key]
+        return Share(num, num * job.accelerators_per_worker / max(1, self._total), self._fair[job.namespace])
 
-    def _fair(self, key: str) -> float:
-        """By the weights of the namespaces that have jobs here; the jobs of one are alike."""
+    @cached_property
+    def _total(self) -> int:
+        return sum(machine.num_accelerators for machine in self.topology.machines)
+
+    @cached_property
+    def _fair(self) -> Mapping[str, float]:
+        """A job's part, by namespace, by the weights of those that have jobs here; the jobs of one are alike."""
         num_jobs = Counter(job.namespace for job in self.jobs.values())
         weights = {namespace: self.settings.shares.get(namespace, 1.0) for namespace in num_jobs}
-        namespace = self.jobs[key].namespace
-        return weights[namespace] / sum(weights.values()) / num_jobs[namespace]
+        total = sum(weights.values())
+        return {namespace: weight / total / num_jobs[namespace] for namespace, weight in weights.items()}
 
-    def _making_room(self, key: str, machines: Mapping[str, int], blocked: list[str], found: Allocation) -> Place:
-        givers = [move.job for move in found.moves if Counter(move.before) - Counter(move.after) and move.job != key]
+    def _making_room(self, key: str, machines: Mapping[str, int], blocked: list[str], givers: list[str]) -> Place:
         message = (
             f"starts with {counted(sum(machines.values()), 'worker')} as soon as others have given up their machines"
         )
-        if givers:
-            message += f": {_few(givers)}"
+        if others := [giver for giver in givers if giver != key]:
+            message += f": {_few(others)}"
         position = 1 + (blocked.index(key) if key in blocked else len(blocked))
         return Place(position, MAKING_ROOM, message, None)
 
@@ -202,11 +208,23 @@ class Contest:
         )
 
     def _why_waiting(self, job: Job) -> str:
-        each, candidates = job.accelerators_per_worker, job.candidates or {}
-        most = sum(min(m.num_accelerators // each, candidates.get(m.name, 0)) for m in self.topology.machines)
-        if most < job.min_workers:
+        each = job.accelerators_per_worker
+        if self._num_fitting(job) < job.min_workers:
             return CLUSTER_TOO_SMALL
         return QUEUED if self.quotas.is_ever_enough(job.namespace, job.min_workers, each) else QUOTA_TOO_SMALL
+
+    def _num_fitting(self, job: Job) -> int:
+        """The workers that all machines hold; jobs that are alike have the same candidates, the same object."""
+        each, candidates = job.accelerators_per_worker, job.candidates or {}
+        of = each, id(job.candidates)
+        if of not in self._sums:
+            machines = self.topology.machines
+            self._sums[of] = sum(min(m.num_accelerators // each, candidates.get(m.name, 0)) for m in machines)
+        return self._sums[of]
+
+    @cached_property
+    def _sums(self) -> dict[tuple[int, int], int]:
+        return {}
 
 
 def in_line(workloads: Iterable[Workload], unplaced: Mapping[str, Unplaced]) -> dict[str, Place]:

@@ -3,16 +3,18 @@
 A placeholder is no worker: it has the label `hulk.dev/placeholder` and no attempt, so that neither the gang's Service
 nor its NetworkPolicy selects it. It is never ready, so that the user's own Services leave it out as well, although it
 has the template's labels, which affinity rules may name. By its PriorityClass it gives way to any pod that needs its
-room, so what it takes counts as free.
+room, so what it takes counts as free: as long as it is there for a job that asks so, and nothing draws out its end.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from hulk_operator import names
 from hulk_operator.api import HulkJob
 from hulk_operator.cluster import Object
+from hulk_operator.inputs.pod_size import Amounts, requests
 from hulk_operator.inputs.quantity import CPU
 from hulk_operator.inputs.shortage import Shortage, worker_size
 from hulk_operator.pods.manifests import RESTRICTED_CONTAINER, RESTRICTED_POD, owner_reference
@@ -23,6 +25,7 @@ _KEPT: Final = ("nodeSelector", "tolerations", "topologySpreadConstraints", "run
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _OF_KUEUE: Final = f"{names.KUEUE_GROUP}/"
 _GRACE_S: Final = 1  # none at all would free its devices before the kubelet has
+_END_S: Final = 30.0  # by then a kubelet has ended one that is deleted
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,16 +41,31 @@ DEFAULT_SCALE_UP: Final = ScaleUp()
 
 @dataclass(frozen=True, slots=True)
 class Placeholder:
-    """A placeholder pod: of which generation of its job, on which node (empty: none yet)."""
+    """A placeholder pod: of which generation of its job, on which node (empty: none yet), and what it takes there.
+
+    `ends_at_once`: it has no long grace period, and no finalizer keeps it. `deleting_since`: when that was first seen.
+    """
 
     name: str
     job: str
     job_uid: str
     generation: int
     number: int
-    node: str = ""
-    ended: bool = False
-    deleting: bool = False
+    node: str
+    amounts: Amounts
+    ended: bool
+    ends_at_once: bool
+    deleting_since: datetime | None = None
+
+    def gives_way(self, job: HulkJob | None, now: datetime) -> bool:
+        """Whether what it takes is as good as free. `job`: the one that its label names.
+
+        Anyone who may create pods may make one that looks like it, name any owner, and hold what looks free for good.
+        """
+        if job is None or job.metadata.uid != self.job_uid or job.spec.placement.allow_scale_up != "placeholders":
+            return False
+        is_late = self.deleting_since is not None and now - self.deleting_since > timedelta(seconds=_END_S)
+        return self.ends_at_once and not is_late
 
 
 def is_placeholder(pod: Object) -> bool:
@@ -59,9 +77,10 @@ def is_placeholder(pod: Object) -> bool:
     return is_labelled and gives_way and number.isdecimal() and bool(owner_uid(pod)) and not is_worker(pod)
 
 
-def placeholder_pod(pod: Object) -> Placeholder:
-    """The placeholder in a pod for which `is_placeholder` holds."""
+def placeholder_pod(pod: Object, now: datetime, before: Placeholder | None = None) -> Placeholder:
+    """The placeholder in a pod for which `is_placeholder` holds, seen at `now`; `before`: as it was last seen."""
     metadata = pod["metadata"]
+    since = before.deleting_since if before is not None and before.deleting_since else now
     return Placeholder(
         name=metadata["name"],
         job=job_key_of(pod),
@@ -69,9 +88,18 @@ def placeholder_pod(pod: Object) -> Placeholder:
         generation=int(metadata["labels"][names.LABEL_PLACEHOLDER]),
         number=int(metadata["name"].rpartition("-")[2]),
         node=pod["spec"].get("nodeName") or "",
+        amounts=requests(pod["spec"]),
         ended=(pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"),
-        deleting="deletionTimestamp" in metadata,
+        ends_at_once=_ends_at_once(pod),
+        deleting_since=since if "deletionTimestamp" in metadata else None,
     )
+
+
+def _ends_at_once(pod: Object) -> bool:
+    """Who deletes a pod may ask for another grace period than its own."""
+    metadata = pod["metadata"]
+    periods = (pod["spec"].get("terminationGracePeriodSeconds"), metadata.get("deletionGracePeriodSeconds", _GRACE_S))
+    return not metadata.get("finalizers") and all(period is not None and period <= _GRACE_S for period in periods)
 
 
 def placeholders(

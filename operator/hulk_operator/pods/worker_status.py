@@ -37,10 +37,14 @@ _MAX_EXIT_CODE: Final = 255
 
 
 def is_worker(pod: Object) -> bool:
-    """Whether Hulk made a pod; anyone who may create pods may also put Hulk's labels on them."""
+    """Whether Hulk made a pod; anyone who may create pods may also put Hulk's labels on them.
+
+    What lacks any of this is one that the operator may not change, by the policy in its chart.
+    """
     labels = pod["metadata"].get("labels") or {}
     numbers = (labels.get(names.LABEL_ATTEMPT, ""), labels.get(names.LABEL_WORKER, ""))
-    return names.LABEL_JOB in labels and all(number.isdecimal() for number in numbers) and bool(owner_uid(pod))
+    is_hulks = names.LABEL_JOB in labels and labels.get(names.LABEL_MANAGED_BY) == names.MANAGER
+    return is_hulks and all(number.isdecimal() for number in numbers) and bool(owner_uid(pod))
 
 
 def job_key_of(pod: Object) -> str:
@@ -88,15 +92,20 @@ def worker_pod(pod: Object, now: datetime = LONG_AGO, before: WorkerPod | None =
 
 
 def owner_uid(child: Object) -> str:
-    """The uid of the HulkJob that owns an object; empty when none does."""
-    owners = child["metadata"].get("ownerReferences") or ()
-    return next((owner["uid"] for owner in owners if owner["kind"] == names.JOB_KIND), "")
+    """The uid of the HulkJob that manages an object; empty when none does."""
+    return _owner(child).get("uid", "")
 
 
 def owner_name(child: Object) -> str:
-    """The name of the HulkJob that owns an object; empty when none does."""
+    """The name of the HulkJob that manages an object; empty when none does."""
+    return _owner(child).get("name", "")
+
+
+def _owner(child: Object) -> Mapping[str, str]:
+    """By kind, group and as its controller; an owner of that kind alone may be anybody's word."""
     owners = child["metadata"].get("ownerReferences") or ()
-    return next((owner["name"] for owner in owners if owner["kind"] == names.JOB_KIND), "")
+    jobs = (one for one in owners if one["kind"] == names.JOB_KIND and one["apiVersion"].startswith(f"{names.GROUP}/"))
+    return next((one for one in jobs if one.get("controller")), {})
 
 
 def _worker_container(pod: Object) -> Object:

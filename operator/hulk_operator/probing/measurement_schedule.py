@@ -98,7 +98,7 @@ def _world(
         for name, profile in profiles.items()
         if profile.status.echo is not None and name not in foreign
     }
-    up = [node for node in nodes if node.ready and node.name in addresses]
+    up = [node for node in nodes if node.ready and node.trusted and node.name in addresses]
     lively = {node.name for node in up if not _stopped(profiles[node.name], now.timestamp())}
     regions: dict[str, list[str]] = {}
     for node in up:

@@ -132,15 +132,15 @@ class Prober:
         now = self.clock()
         seen = await self.seen()
         await self._create_missing(seen)
-        nodes, accepted, decision = await asyncio.to_thread(
+        nodes, doubted, accepted, decision = await asyncio.to_thread(
             _decide, self._nodes, seen, tuple(self.jobs()), self.budget, now
         )
         profiles = seen.profiles
         unreadable = [Rejection(name, "", "UnreadableProfile", why) for name, why in seen.unreadable.items()]
         await self._order(profiles, decision)
         self._remember(decision)
-        region_of = {node.name: node.region for node in nodes}
-        labels = [Rejection(name, "", *why) for name, why in untrusted(region_of, seen.declared).items()]
+        region_of = {node.name: node.region for node in nodes if node.trusted}
+        labels = [Rejection(name, "", *why) for name, why in doubted.items()]
         said = [*accepted.rejections, *unreadable, *(one for one in labels if one.source in profiles)]
         await self._tell(said, profiles, now)
         self.state = ProbeState(
@@ -220,11 +220,16 @@ class Prober:
 
 def _decide(
     known: ProbeNodes, seen: Snapshot, jobs: Iterable[Collection[str]], budget: Budget, now: datetime
-) -> tuple[list[ProbeNode], Accepted, Decision]:
-    """In a thread: with thousands of nodes it takes longer than the event loop may stand still."""
+) -> tuple[list[ProbeNode], Mapping[str, tuple[str, str]], Accepted, Decision]:
+    """In a thread: with thousands of nodes it takes longer than the event loop may stand still.
+
+    A node that only says that it is in a region does not stand for it: what it measures would steer everybody's jobs.
+    """
     nodes = known.of(seen)
+    doubted = untrusted({node.name: node.region for node in nodes}, seen.declared)
+    nodes = [replace(node, trusted=False) if node.name in doubted else node for node in nodes]
     accepted = accept(seen.profiles.values(), seen.nodes.keys(), now)
-    return nodes, accepted, decide(now, nodes, seen.profiles, jobs, budget)
+    return nodes, doubted, accepted, decide(now, nodes, seen.profiles, jobs, budget)
 
 
 def probe_node(node: Object, agents: frozenset[str] = frozenset()) -> ProbeNode:

@@ -12,13 +12,15 @@ Pair = tuple[str, str]
 class ProbeNode:
     """A node as probing sees it. `ready`: Kubernetes says that it is up; a cordoned node is still measured.
 
-    `addresses`: where its agent may be, as Kubernetes knows it: the node's own and those of its agent's pod.
+    `addresses`: where its agent may be, as Kubernetes knows it: the node's own and those of its agent's pod. `trusted`:
+    its region label is believed, so that it may stand for its region.
     """
 
     name: str
     region: str
     ready: bool = True
     addresses: frozenset[str] = frozenset()
+    trusted: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -172,6 +172,7 @@ class Reconciler:
             farewell=self._store.farewell_of(job),
             orders=self._orders,
             kueue=self._store.kueue.standing(job),
+            may_use_class=not job.queue or self._store.may_use_class(job),
             placeholders=tuple(pod for pod in self._store.placeholders_of(job.key) if pod.job_uid == uid),
             scale_up=self._scale_up,
             pod_groups=self._pod_groups,

@@ -270,6 +270,7 @@ class View:
     farewell: Farewell | None = None  # what a worker of this job said last
     orders: Orders = NO_ORDERS
     kueue: Standing = field(default_factory=Standing)
+    may_use_class: bool = True  # whether the job's PriorityClass counts in a queue of Kueue's
     placeholders: tuple[Placeholder, ...] = ()
     scale_up: ScaleUp = DEFAULT_SCALE_UP
     pod_groups: bool = False  # whether the scheduler is told what is a gang

@@ -5,21 +5,24 @@ from collections.abc import Callable, Mapping
 from hulk_operator.cluster import Newest, Object
 from hulk_operator.inputs.devices import (
     CLASS_PREFIX,
+    ClassifiedSlice,
     DeviceClass,
+    DeviceId,
     Offer,
     Slice,
     allocated,
     asked,
+    classified,
     current,
     device_class,
-    is_of,
     offers,
     resource_slice,
+    taken,
 )
 from hulk_operator.inputs.pod_size import Amounts
 from hulk_operator.watched.nodes import Node
 
-Held = tuple[tuple[str, str, str], ...]
+Held = tuple[DeviceId, ...]
 
 
 class Devices:
@@ -27,32 +30,32 @@ class Devices:
 
     def __init__(self, changed: Callable[[], None]) -> None:
         self._changed = changed
-        self.classes: Newest[DeviceClass] = Newest(device_class, self._told)
-        self.slices: Newest[Slice] = Newest(resource_slice, self._told)
+        self.classes: Newest[DeviceClass] = Newest(device_class, self._told_class)
+        self.slices: Newest[Slice] = Newest(resource_slice, self._told_slice)
         self.claims: Newest[Held] = Newest(allocated, self._told_claim)
         self.templates: Newest[Mapping[str, int]] = Newest(asked, lambda *_: self._changed())
-        self._offers: dict[str, dict[str, Offer]] | None = None
+        self._classified: dict[str, ClassifiedSlice] = {}  # by the slice's key; none of another set of classes
+        self._offers: Mapping[str, Mapping[str, Offer]] | None = None
+        self._taken: Mapping[str, Amounts] | None = None
 
     def offers(self) -> Mapping[str, Mapping[str, Offer]]:
         """By node, then by resource."""
         if self._offers is None:
-            self._offers = offers(self.classes.values(), self.slices.values())
+            self._offers = offers(self._current())
         return self._offers
 
-    def taken(self) -> dict[str, Amounts]:
+    def taken(self) -> Mapping[str, Amounts]:
         """What claims hold, by node, then by resource."""
-        held = {device for claim in self.claims.values() for device in claim}
-        found: dict[str, Amounts] = {}
-        if not held:
-            return found
-        for one in current(self.slices.values()):
-            for device in one.devices:
-                if (one.driver, one.pool, device.name) in held:
-                    for kind in self.classes.values():
-                        if is_of(kind, device):
-                            of_node = found.setdefault(one.node, {})
-                            of_node[kind.resource] = of_node.get(kind.resource, 0) + 1
-        return found
+        if self._taken is None:
+            held = [device for claim in self.claims.values() for device in claim]
+            self._taken = taken(self._current(), held) if held else {}
+        return self._taken
+
+    def _current(self) -> list[ClassifiedSlice]:
+        for key, one in self.slices.items():
+            if key not in self._classified:
+                self._classified[key] = classified(self.classes.values(), one)
+        return current(self._classified[key] for key, _ in self.slices.items())
 
     def asked(self) -> dict[str, Amounts]:
         """What a claim of each template takes, by `namespace/name`, then by resource."""
@@ -62,12 +65,23 @@ class Devices:
             for key, counts in self.templates.items()
         }
 
-    def _told(self, _: str, was: DeviceClass | Slice | None, now: DeviceClass | Slice | None) -> None:
+    def _told_class(self, _: str, was: DeviceClass | None, now: DeviceClass | None) -> None:
         if was != now:
-            self._offers = None
+            self._classified.clear()
+            self._offers = self._taken = None
+            self._changed()
+
+    def _told_slice(self, key: str, was: Slice | None, now: Slice | None) -> None:
+        if was != now:
+            self._classified.pop(key, None)
+            if now is not None:  # at once: of thousands that change together each has its turn of the event loop
+                self._classified[key] = classified(self.classes.values(), now)
+            self._offers = self._taken = None
             self._changed()
 
     def _told_claim(self, _: str, was: Held | None, now: Held | None) -> None:
+        if was != now:
+            self._taken = None
         if was and was != now:  # given back
             self._changed()
 

@@ -5,7 +5,6 @@ live. Where the operator may see the pods of one namespace only, the agents' own
 """
 
 import asyncio
-import gc
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from hulk_operator import background, names
 from hulk_operator.cluster import (
     CLAIM_TEMPLATES,
     DEVICE_CLASSES,
+    HULK_JOBS,
     HULK_TOPOLOGIES,
     NODE_PROFILES,
     NODES,
@@ -34,7 +34,8 @@ from hulk_operator.cluster import (
     NotFound,
     Sink,
 )
-from hulk_operator.watched.kueue_objects import HULKS_WORKLOADS
+from hulk_operator.watched import garbage
+from hulk_operator.watched.kueue_objects import HULKS_WORKLOADS, NOT_READ
 from hulk_operator.watched.snapshot import Snapshot
 from hulk_operator.watched.store import Store
 
@@ -106,8 +107,7 @@ class Informers:
             for one in found:
                 tasks.start("informer", one.run)
             await asyncio.gather(*(one.synced.wait() for one in found))
-            gc.collect()
-            gc.freeze()  # a full collection would stop everything for as long as it takes to walk all of it
+            tasks.start("garbage", garbage.lay_aside)
             self._synced.set()
             await self._follow_kueue(tasks)
 
@@ -115,13 +115,12 @@ class Informers:
         """Kueue's objects as well, once a job names a queue and they can be read."""
         kueue, cluster = self._store.kueue, self._cluster
         await kueue.wanted.wait()
-        workloads = Informer(
-            cluster, WORKLOADS, kueue.workloads, namespace=self._scope.namespace, labels=HULKS_WORKLOADS
-        )
-        flavors = Informer(cluster, RESOURCE_FLAVORS, kueue.flavors)
+        heard = [partial(self._heard, kind.plural) for kind in (WORKLOADS, RESOURCE_FLAVORS)]
+        workloads = Informer(cluster, WORKLOADS, kueue.workloads, heard[0], self._scope.namespace, HULKS_WORKLOADS)
+        followed = (workloads, Informer(cluster, RESOURCE_FLAVORS, kueue.flavors, heard[1]))
         while True:
             try:
-                await asyncio.gather(workloads.list(), flavors.list())
+                await asyncio.gather(*(one.list() for one in followed))
             except NotFound:
                 kueue.lack = _NO_KUEUE
             except ClusterError as error:
@@ -130,10 +129,20 @@ class Informers:
                 break
             self._store.look_at_queued_jobs()
             await asyncio.sleep(KUEUE_RETRY_S)
-        kueue.lack = ""
-        self._store.look_at_queued_jobs()
-        for one in (workloads, flavors):
+        self._informers = (*self._informers, *followed)
+        for one in followed:
             tasks.start("informer", one.run)
+            await one.connected.wait()
+        while True:
+            self._tell_whether_followed(followed)
+            await asyncio.sleep(RETRY_S)
+
+    def _tell_whether_followed(self, kueues: Sequence[Informer]) -> None:
+        """An admission may be gone that was read before a watch broke: nothing is known until it is followed again."""
+        lack = "" if all(one.connected.is_set() for one in kueues) else NOT_READ
+        if self._store.kueue.lack != lack:
+            self._store.kueue.lack = lack
+            self._store.look_at_queued_jobs()
 
     async def _found(self) -> Sequence[Informer]:
         while True:
@@ -185,8 +194,11 @@ async def read(
     cluster: Cluster, scope: Scope | None = None, unseen: Callable[[Forbidden], None] | None = None
 ) -> Snapshot:
     """Everything once, for who follows nothing."""
-    store = Store()
-    await asyncio.gather(*(one.list() for one in await informers(cluster, store, scope, unseen=unseen)))
+    store, namespace = Store(), scope.namespace if scope else None
+    found = [*await informers(cluster, store, scope, unseen=unseen)]
+    if await _may_list(cluster, HULK_JOBS, namespace):  # whose placeholders give way
+        found.append(Informer(cluster, HULK_JOBS, store.jobs, namespace=namespace))
+    await asyncio.gather(*(one.list() for one in found))
     return store.snapshot()
 
 

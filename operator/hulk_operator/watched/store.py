@@ -3,18 +3,20 @@
 When something happened is when it was first seen here. The times in pods and nodes are by other machines' clocks.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import chain
 from types import MappingProxyType
+from typing import TypeVar
 
 from hulk_operator import names
 from hulk_operator.api import HulkJob, HulkSweep, HulkTopology, HulkTopologySpec, NodeProfile
 from hulk_operator.cluster import Newest, Object
 from hulk_operator.inputs.pod_size import Amounts
-from hulk_operator.inputs.priority import PriorityClass, priority_class
-from hulk_operator.inputs.resource_quotas import Quotas, ResourceQuota, resource_quota
+from hulk_operator.inputs.priority import NO_CLASS, PriorityClass, priority_class
+from hulk_operator.inputs.resource_quotas import Quotas, ResourceQuota, is_granted, limited_classes, resource_quota
 from hulk_operator.pods import Placeholder, WorkerPod, is_placeholder, is_worker, placeholder_pod, worker_pod
 from hulk_operator.pods.termination_record import Farewell, farewell
 from hulk_operator.watched.devices import Devices, with_devices
@@ -25,6 +27,8 @@ from hulk_operator.watched.profiles import Unreadable, is_news, profile
 from hulk_operator.watched.snapshot import Snapshot
 
 NO_NODE = ""
+
+OfJob = TypeVar("OfJob", WorkerPod, Placeholder)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +63,7 @@ class Store:
         self.devices = Devices(lambda: self.news.room())
         self.classes: Newest[PriorityClass] = Newest(priority_class, self._told_limit)
         self.sees_classes = False
-        self.quotas: Newest[ResourceQuota] = Newest(resource_quota, self._told_limit)
+        self.quotas: Newest[ResourceQuota] = Newest(resource_quota, self._told_quota)
         self._states: dict[str, NodeState] = {}
         self._pods_of: dict[str, dict[str, WorkerPod]] = {}  # by job, then by the pod's key
         self._placeholders: dict[str, dict[str, Placeholder]] = {}  # by job, then by the pod's key
@@ -107,6 +111,17 @@ class Store:
             if job.queue:
                 self.news.job(key)
 
+    def may_use_class(self, job: HulkJob) -> bool:
+        """Whether the PriorityClass that the job names, if it does, is its namespace's to use, or puts it before nobody
+        in a queue of Kueue's.
+        """
+        name = job.spec.priority_class_name
+        if name is None:
+            return True
+        quotas, known = _by_namespace(self.quotas), self.classes.get(name)
+        granted = is_granted(name, quotas.get(job.namespace, ()), limited_classes(quotas))
+        return granted or (known is not None and known.value <= NO_CLASS.value)
+
     def node_states(self) -> Mapping[str, NodeState]:
         """Every node by name, also those that are told later."""
         return MappingProxyType(self._states)
@@ -126,7 +141,7 @@ class Store:
         return Snapshot(
             nodes=nodes,
             workers=tuple(pod for pods in self._pods_of.values() for pod in pods.values()),
-            taken=_sum(self._foreign.taken, self.devices.taken()),
+            taken=_sum(_sum(self._foreign.taken, self._held_by_placeholders()), self.devices.taken()),
             agents=dict(self._foreign.agents),
             profiles={name: one for name, one in found.items() if isinstance(one, NodeProfile)},
             unreadable={name: one.message for name, one in found.items() if isinstance(one, Unreadable)},
@@ -135,6 +150,17 @@ class Store:
             classes=dict(self.classes.items()) if self.sees_classes else None,
             quotas=_by_namespace(self.quotas),
         )
+
+    def _held_by_placeholders(self) -> dict[str, Amounts]:
+        """What those take, by node, that give way to nobody, or to nobody in time."""
+        found: dict[str, Counter[str]] = defaultdict(Counter)
+        for one in chain.from_iterable(pods.values() for pods in self._placeholders.values()):
+            if self._holds_room(one):
+                found[one.node].update(one.amounts)
+        return dict(found)
+
+    def _holds_room(self, one: Placeholder) -> bool:
+        return bool(one.node) and not one.ended and not one.gives_way(self.jobs.get(one.job), self._now())
 
     def _node(self, node: Object) -> Node:
         state, before = node_state(node), self._states.get(node["metadata"]["name"])
@@ -164,30 +190,27 @@ class Store:
         if was != now:
             self.news.room()
 
+    def _told_quota(self, name: str, was: ResourceQuota | None, now: ResourceQuota | None) -> None:
+        self._told_limit(name, was, now)
+        if not (was and now and (was.hard, was.expressions) == (now.hard, now.expressions)):
+            self.look_at_queued_jobs()  # what classes it grants
+
     def _pod(self, pod: Object) -> Pod:
         """Anyone who may create pods may put Hulk's labels on them: such a pod counts as any other."""
+        before = self.pods.get(names.key(pod["metadata"]["namespace"], pod["metadata"]["name"]))
         if is_placeholder(pod):
-            return placeholder_pod(pod)
+            return placeholder_pod(pod, self._now(), before if isinstance(before, Placeholder) else None)
         if not is_worker(pod):
             return foreign_pod(pod, self._agents_in)
-        before = self.pods.get(names.key(pod["metadata"]["namespace"], pod["metadata"]["name"]))
         return worker_pod(pod, self._now(), before if isinstance(before, WorkerPod) else None)
 
     def _told_pod(self, key: str, was: Pod | None, now: Pod | None) -> None:
         self._foreign.told(key, was, now)
-        if isinstance(was, Placeholder):
-            self._placeholders[was.job].pop(key)
-            if not self._placeholders[was.job]:
-                del self._placeholders[was.job]
-        if isinstance(now, Placeholder):
-            self._placeholders.setdefault(now.job, {})[key] = now
+        _follow(self._placeholders, key, *(one if isinstance(one, Placeholder) else None for one in (was, now)))
+        _follow(self._pods_of, key, *(one if isinstance(one, WorkerPod) else None for one in (was, now)))
         if isinstance(was, WorkerPod):
-            self._pods_of[was.job].pop(key)
-            if not self._pods_of[was.job]:
-                del self._pods_of[was.job]
             self._jobs_on[was.node].pop(key)
         if isinstance(now, WorkerPod):
-            self._pods_of.setdefault(now.job, {})[key] = now
             self._jobs_on.setdefault(now.node, {})[key] = now.job
             if said := farewell(now):
                 of_job = self._farewells.setdefault(now.job, {})
@@ -195,6 +218,8 @@ class Store:
         for job in {one.job for one in (was, now) if isinstance(one, WorkerPod | Placeholder)}:
             self.news.job(job)
         if isinstance(was, WorkerPod) and (not isinstance(now, WorkerPod) or now.ended):
+            self.news.room()
+        if isinstance(was, Placeholder) and now is None and self._holds_room(was):
             self.news.room()
 
     def _other(self, pod: Object) -> ForeignPod:
@@ -205,6 +230,16 @@ class Store:
         before, after = (one.addresses if one else frozenset() for one in (was, now))
         if before != after:
             self.news.links()
+
+
+def _follow(by_job: dict[str, dict[str, OfJob]], key: str, was: OfJob | None, now: OfJob | None) -> None:
+    """Keep a pod where its job's are."""
+    if was is not None:
+        by_job[was.job].pop(key)
+        if not by_job[was.job]:
+            del by_job[was.job]
+    if now is not None:
+        by_job.setdefault(now.job, {})[key] = now
 
 
 def _by_namespace(quotas: Newest[ResourceQuota]) -> Quotas:

@@ -30,19 +30,23 @@ that the manifest no longer names. So a state named in a newer attempt's seal is
 
 import hashlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping
+from itertools import islice
 from typing import Annotated, Final
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from hulk_runtime.checkpoints import stage_parts
-from hulk_runtime.checkpoints.object_store import Store
+from hulk_runtime.checkpoints.object_store import Listed, Store
 from hulk_runtime.checkpoints.signing import Owner
 from hulk_runtime.errors import CheckpointError, FencedError
 
 FORMAT: Final = 1
 MAX_NAMED: Final = 8
-"""Faults in one message, which is bounded; the log has all."""
+"""Faults in one message, which is bounded; the log has more."""
+MAX_REFUSED: Final = 1000
+MAX_SIGNED_BYTES: Final = 4 << 20
+"""Of a fence, seal or manifest: thousands of times what one has."""
 _TERM: Final = r"(\d{8}(?:\.\d{4})?)"
 _TERM_KEY: Final = re.compile(rf"(begun|resume|latest)-{_TERM}")
 _STATE_KEY: Final = re.compile(rf"state-{_TERM}-(\d{{10}})")
@@ -82,8 +86,10 @@ class Checkpoints:
     def __init__(self, store: Store, attempt: int, num_kept: int, owner: Owner) -> None:
         self.where = store.url
         self.store = store
-        self.refused: list[str] = []
-        """Objects that are not as this job wrote them, and what is wrong with each."""
+        self.refused: dict[str, None] = {}
+        """Objects that are not as this job wrote them, and what is wrong with each, in order: the first MAX_REFUSED."""
+        self.num_refused = 0
+        self._foreign: dict[str, tuple[object, ...]] = {}
         self._owner = owner
         self._attempt = attempt
         self._term = term(attempt)
@@ -101,8 +107,9 @@ class Checkpoints:
         self._sweep_unfinished()  # before the first write: they may have filled the volume
         owner = self._owner
         inherited = self._fence(0 if owner.trusts_store else owner.committed_step)
+        there = self.store.list_objects()
         for index, entry in enumerate(inherited):
-            state = self._intact(entry)
+            state = self._intact(entry, there)
             if state is not None:
                 self._entries = inherited[index:]
                 self._note_rollback(entry)
@@ -145,30 +152,24 @@ class Checkpoints:
         return inherited
 
     def _require_newest(self) -> None:
-        keys = self.store.list_keys()
-        newest = max((of for of in _terms(keys) if of > self._term and self._has_begun(of, keys)), default="")
+        """No object of a newer term is the job's own; anybody else who writes to the store can make one up."""
+        there = self.store.list_objects()
+        newer = [(of, key) for key, of in _by_term(there).items() if of > self._term]
+        newest = next((of for of, key in sorted(newer, reverse=True) if self._own(key, there[key]) is not None), "")
         if newest:
             raise FencedError(f"{_name(newest)} has begun in {self.where}; {_name(self._term)} may not commit")
-
-    def _has_begun(self, of: str, keys: Iterable[str]) -> bool:
-        """Whether any object of a newer term is the job's own: anybody who writes to the store can make up a fence."""
-        return any(
-            not self._fault(key, self.store.read(key) or b"")
-            for key in keys
-            if (match := _TERM_KEY.fullmatch(key)) and match[2] == of
-        )
 
     def _inherited(self, committed_step: int) -> tuple[Entry, ...]:
         """What the newest intact manifest names.
 
         An empty seal does not prove a new run after a damaged one, nor where a step was committed.
         """
-        keys = self.store.list_keys()
-        unsealed = {key: of for key, of in _unsealed(keys).items() if of < self._term}
+        there = self.store.list_objects()
+        unsealed = {key: of for key, of in _unsealed(there).items() if of < self._term}
         damaged = bool(unsealed or committed_step)
         found: tuple[Entry, ...] = ()
-        for key in _manifests(keys):
-            manifest = self._read_manifest(key)
+        for key in _manifests(there):
+            manifest = self._read_manifest(key, there[key])
             if manifest is None:
                 damaged = True
             elif manifest.entries or not damaged:
@@ -181,20 +182,23 @@ class Checkpoints:
             raise CheckpointError(f"no intact manifest in {self.where} names a checkpoint{committed}{self._why()}")
         return found
 
-    def _intact(self, entry: Entry) -> bytes | None:
-        content = self.store.read(entry.key)
-        fault = stage_parts.fault(content, entry.sha256, entry.num_bytes)
+    def _intact(self, entry: Entry, there: Mapping[str, Listed]) -> bytes | None:
+        content = None
+        fault = stage_parts.fault_of_size(there.get(entry.key), entry.num_bytes)
+        if not fault:
+            content = self.store.read(entry.key)
+            fault = stage_parts.fault(content, entry.sha256)
         if not fault and content and "stages" in entry.content:
-            fault = stage_parts.fault_of_parts(content, self.store)
+            fault = stage_parts.fault_of_parts(content, self.store, there)
         if not fault:
             return content
         self._note(entry.key, fault)
         return None
 
-    def _read_manifest(self, key: str) -> Manifest | None:
+    def _read_manifest(self, key: str, listed: Listed) -> Manifest | None:
         """None when it is damaged or not the job's own. Raises CheckpointError when it is of another format."""
-        content = self.store.read(key) or b""
-        if self._fault(key, content):
+        content = self._own(key, listed)
+        if content is None:
             return None
         try:
             manifest = Manifest.model_validate_json(content)
@@ -205,28 +209,42 @@ class Checkpoints:
             raise CheckpointError(f"{self.where}/{key} has format {manifest.format}, this runtime reads {FORMAT}")
         return manifest
 
-    def _fault(self, key: str, content: bytes) -> str:
-        """Why an object is not to be believed; empty when it is."""
-        fault = self._owner.fault(key, content)
+    def _own(self, key: str, listed: Listed) -> bytes | None:
+        """A signed object; None where it is not to be believed, which is found out once as long as it is the same."""
+        if listed.version and self._foreign.get(key) == listed.version:
+            return None
+        content, fault = b"", f"has {listed.num_bytes} bytes, more than any that this job signs"
+        is_read = listed.num_bytes <= MAX_SIGNED_BYTES
+        if is_read:
+            content = self.store.read(key) or b""
+            fault = self._owner.fault(key, content)
         if fault:
             self._note(key, fault)
-        return "" if self._owner.trusts_store else fault
+        if fault and not (is_read and self._owner.trusts_store):
+            self._foreign[key] = listed.version
+            return None
+        return content
 
     def _note_rollback(self, entry: Entry) -> None:
         if entry.step < self._owner.committed_step:
             self._note(entry.key, f"is the newest that is left, and step {self._owner.committed_step} was committed")
 
     def _note(self, key: str, fault: str) -> None:
-        """One line in the log for what was found, once."""
+        """One line in the log for what was found, once; none any more where somebody makes up thousands."""
         line = f"{key} {fault}"
-        if line not in self.refused:
-            self.refused.append(line)
-            print(f"checkpoint {self.where}/{line}\n", end="", flush=True)
+        if line in self.refused:
+            return
+        self.num_refused += 1
+        if len(self.refused) < MAX_REFUSED:
+            self.refused[line] = None
+            more = "; what is found from here on is only counted" if len(self.refused) == MAX_REFUSED else ""
+            print(f"checkpoint {self.where}/{line}{more}\n", end="", flush=True)
 
     def _why(self) -> str:
         """What was found first, for a message."""
-        more = len(self.refused) - MAX_NAMED
-        return "".join(f"; {line}" for line in self.refused[:MAX_NAMED]) + (f"; {more} more" if more > 0 else "")
+        more = self.num_refused - MAX_NAMED
+        named = "".join(f"; {line}" for line in islice(self.refused, MAX_NAMED))
+        return named + (f"; {more} more" if more > 0 else "")
 
     def _write_manifest(self, kind: str, entries: tuple[Entry, ...]) -> None:
         key, owner = f"{kind}-{self._term}", self._owner
@@ -285,11 +303,11 @@ def _name(of: str) -> str:
 def _manifests(keys: Iterable[str]) -> list[str]:
     """Manifests and seals, newest first: each term's manifest before its seal."""
     found = set(keys)
-    terms = sorted(_terms(found), reverse=True)
+    terms = sorted(set(_by_term(found).values()), reverse=True)
     return [key for of in terms for kind in ("latest", "resume") if (key := f"{kind}-{of}") in found]
 
 
-def _unsealed(keys: Sequence[str]) -> dict[str, str]:
+def _unsealed(keys: Collection[str]) -> dict[str, str]:
     """States whose term has no manifest, and the term: a seal is written before the first of them and never deleted.
 
     >>> _unsealed(["resume-00000001", "state-00000001-0000000005", "part-00000002-0000000009-0001"])
@@ -300,5 +318,6 @@ def _unsealed(keys: Sequence[str]) -> dict[str, str]:
     return {f"state-{match[1]}-{match[2]}": match[1] for match in matches if match and match[1] not in sealed}
 
 
-def _terms(keys: Iterable[str]) -> set[str]:
-    return {match[2] for key in keys if (match := _TERM_KEY.fullmatch(key))}
+def _by_term(keys: Iterable[str]) -> dict[str, str]:
+    """The term of each fence, seal and manifest."""
+    return {key: match[2] for key in keys if (match := _TERM_KEY.fullmatch(key))}

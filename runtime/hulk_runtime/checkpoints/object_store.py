@@ -8,6 +8,7 @@ object store come from AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_ENDPOINT
 import contextlib
 import os
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, Final
 
@@ -29,6 +30,15 @@ PACKAGES: Final[Mapping[str, str]] = {
 }
 """The package that the worker's image must have for URLs of a scheme; Hulk's own has those of the extra `image`."""
 _TEMPORARY: Final = ".tmp"
+_TAGS: Final = ("ETag", "etag")
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """What a listing says of an object. `version`: another one for other content; empty where the store has none."""
+
+    num_bytes: int
+    version: tuple[object, ...]
 
 
 class Store:
@@ -74,25 +84,30 @@ class Store:
 
     def list_keys(self) -> list[str]:
         """Every object's key, sorted."""
-        return [name for name in self._names() if not name.endswith(_TEMPORARY)]
+        return list(self.list_objects())
+
+    def list_objects(self) -> dict[str, Listed]:
+        """Every object by its key, sorted."""
+        return {name: listed for name, listed in self._listing().items() if not name.endswith(_TEMPORARY)}
 
     def list_unfinished(self) -> list[str]:
         """What unfinished writes have left, sorted: the key and more; `delete` takes it. Only file systems have any."""
-        return [name for name in self._names() if name.endswith(_TEMPORARY)] if self._renames else []
+        return [name for name in self._listing() if name.endswith(_TEMPORARY)] if self._renames else []
 
     def delete(self, key: str) -> None:
         """Remove one object; it may be gone already."""
         with self._failures("delete", key), contextlib.suppress(FileNotFoundError):
             self._files.rm_file(self._path(key))
 
-    def _names(self) -> list[str]:
+    def _listing(self) -> dict[str, Listed]:
         with self._failures("list", ""):
             self._files.invalidate_cache()
             try:
-                paths = self._files.ls(self._root, detail=False)
+                found = self._files.ls(self._root, detail=True)
             except FileNotFoundError:
-                return []
-        return sorted(path.rstrip("/").rpartition("/")[2] for path in paths)
+                return {}
+            listed = {row["name"].rstrip("/").rpartition("/")[2]: _listed(row) for row in found}
+        return dict(sorted(listed.items()))
 
     def _path(self, key: str) -> str:
         return f"{self._root}/{key}"
@@ -104,6 +119,15 @@ class Store:
         except Exception as error:
             # Every store has its own exceptions and no common base; all of them mean the same to a training run.
             raise CheckpointError(f"cannot {verb} {self.url}/{key}: {type(error).__name__}: {error}") from error
+
+
+def _listed(row: Mapping[str, Any]) -> Listed:
+    size = row.get("size") or 0
+    tag = next((row[name] for name in _TAGS if row.get(name)), None)
+    if tag is not None:
+        return Listed(size, (size, tag))
+    times = tuple(row.get(name) for name in ("ino", "mtime", "created"))  # of a file system
+    return Listed(size, (size, *times) if all(times) else ())
 
 
 def _cause(protocol: str, error: Exception) -> str:

@@ -97,7 +97,7 @@ def admitted(view: View) -> Outcome:
         known = view.kueue.lack != NOT_READ
         return Outcome(status=_waits(view, UNAVAILABLE, view.kueue.lack) if known else None, stop=True)
     try:
-        wanted = workload(view.job)
+        wanted = workload(view.job, view.may_use_class)
     except UnusableJobError as error:
         return Outcome(status=_waits(view, error.reason, error.message), stop=True)
     state = view.kueue.workload
@@ -123,12 +123,20 @@ def _stand(view: View, state: WorkloadState | None, wanted: Object) -> Outcome:
     """In the queue, as what the job asks for now."""
     if state is None:
         message = f"attempt {view.status.attempt + 1} waits in queue {view.job.queue} of Kueue"
-        return Outcome((Enqueue(wanted),), _waits(view, QUEUED, message), stop=True)
+        return Outcome((Enqueue(wanted),), _waits(view, QUEUED, message + _class_note(view)), stop=True)
     if differs(state, wanted) and state.is_reserved:
         return Outcome((Dequeue(state),), _waits(view, QUEUED, "the job changed: it is queued anew"), stop=True)
     if differs(state, wanted):
         return Outcome((Enqueue(wanted, state),), _waits(view, QUEUED, _words(state)), stop=True)
-    return Outcome(status=_waits(view, QUEUED if state.is_active else DEACTIVATED, _words(state)), stop=True)
+    reason, message = QUEUED if state.is_active else DEACTIVATED, _words(state) + _class_note(view)
+    return Outcome(status=_waits(view, reason, message), stop=True)
+
+
+def _class_note(view: View) -> str:
+    name, namespace = view.job.spec.priority_class_name, view.job.namespace
+    if view.may_use_class:
+        return ""
+    return f"; PriorityClass {name} counts for nothing: no ResourceQuota of namespace {namespace} grants it"
 
 
 def _why_not(view: View) -> tuple[str, str] | None:
@@ -151,7 +159,7 @@ def _why_not(view: View) -> tuple[str, str] | None:
 def _wanted(view: View) -> Object | None:
     """The Workload as the job asks for it; None where its numbers fit no layout."""
     try:
-        return workload(view.job)
+        return workload(view.job, view.may_use_class)
     except UnusableJobError:
         return None
 

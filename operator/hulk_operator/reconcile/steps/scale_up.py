@@ -106,8 +106,9 @@ def _is_due(view: View, asked: NodeRequest | None, lack: Shortage) -> bool:
 
 
 def _action(view: View, lack: Shortage) -> Action:
+    """What asks for nodes must not take, for good, room that the job itself may not use."""
     job, settings = view.admitted_job, view.scale_up
-    avoided = [node.name for node in view.status.avoided_nodes if node.until > view.now]
+    avoided = {node.name for node in view.status.avoided_nodes if node.until > view.now} | {*lack.untrusted}
     if _requests(view):
         return RequestNodes(*manifests.provisioning_request(job, lack, avoided, settings))
     missing = _missing(view, lack)
@@ -182,7 +183,7 @@ def _is_final(view: View, known: Condition) -> bool:
 
 
 def _live(view: View) -> bool:
-    return any(not one.deleting for one in view.placeholders)
+    return any(one.deleting_since is None for one in view.placeholders)
 
 
 def _requests(view: View) -> bool:
