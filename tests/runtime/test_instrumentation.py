@@ -92,16 +92,14 @@ def test_a_launcher_changes_nothing(job: Any, make_plan: Any, launcher: str) -> 
     """Two workers of two ranks each; what the launcher leaves with is what its ranks leave with."""
     workers = [{"node": f"node-{i}", "region": f"region-{i}", "accelerators": 2} for i in range(2)]
     job.write_plan(make_plan((2, 2), workers=workers, **wan(2, classes=TWO)))
-    command = {"torchrun": ["-m", "torch.distributed.run"], "hulk-launch": ["-m", "hulk_runtime.job.launcher"]}[
-        launcher
-    ]
+    module = {"torchrun": "torch.distributed.run", "hulk-launch": "hulk_runtime.job.launcher"}[launcher]
     variables = {"PET_NNODES": "2", "PET_NPROC_PER_NODE": "2", "PET_RDZV_BACKEND": "static"}
     variables |= {"HULK_INSTRUMENTATION": "auto", "LEAVES": "3", "LAST": "sum"}
     if launcher == "torchrun":
         variables["PYTHONPATH"] = path(FOLDER)
     variables["PET_RDZV_ENDPOINT"] = f"127.0.0.1:{job.environment['MASTER_PORT']}"
     ranks = [
-        job.start(*command, SCRIPT, "gloo", PET_NODE_RANK=str(worker), HULK_WORKER=str(worker), **variables)
+        job.start("-m", module, SCRIPT, "gloo", PET_NODE_RANK=str(worker), HULK_WORKER=str(worker), **variables)
         for worker in range(2)
     ]
     codes = [worker.wait() for worker in ranks]

@@ -65,7 +65,7 @@ def between_regions_of(group: dist.ProcessGroup | None) -> AllReduce | None:
     else:
         between = _open_until_exit(connections.connect_group(here, part, introduced, group.group_name))
     assert between is not None
-    between.patience_s = _patience_s(here, planned, timeout_s(group or dist.group.WORLD, device))
+    between.patience_s = _patience_s(here, planned, timeout_s(group, device))
     return between
 
 
