@@ -23,13 +23,13 @@ class Accelerator(torch.autograd.Function):
     """Takes its time in forward, and twice as long in backward."""
 
     @staticmethod
-    def forward(ctx: Any, x: torch.Tensor, forward_s: float) -> torch.Tensor:  # type: ignore[override]
+    def forward(ctx: Any, x: torch.Tensor, forward_s: float) -> torch.Tensor:
         ctx.forward_s = forward_s
         time.sleep(forward_s)
         return x.view_as(x)
 
     @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:  # type: ignore[override]
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
         time.sleep(2 * ctx.forward_s)
         return gradient, None
 
@@ -80,7 +80,8 @@ def _sharded(layers: torch.nn.Sequential) -> torch.nn.Module:
     mesh = init_device_mesh("cpu", shape, mesh_dim_names=("dp_replicate", "dp_shard"))
     for layer in layers:
         fully_shard(layer, mesh=mesh)
-    return fully_shard(layers, mesh=mesh)
+    fully_shard(layers, mesh=mesh)
+    return layers
 
 
 def _say(line: str) -> None:
