@@ -38,7 +38,8 @@ class PlannedGroup(ProcessGroup):
         self._register_backend(torch.device("cpu"), gloo, dist.ProcessGroupGloo(store, rank, size, timeout))
         self._set_default_backend(gloo)
         if torch.cuda.is_available():
-            nccl, scoped = ProcessGroup.BackendType.NCCL, dist.PrefixStore("cuda", store)  # type: ignore[attr-defined]  # public, but not in torch's __all__
+            nccl = ProcessGroup.BackendType.NCCL
+            scoped = dist.PrefixStore("cuda", store)  # type: ignore[attr-defined]  # public, but not in torch's __all__
             self._register_backend(
                 torch.device("cuda"), nccl, dist.ProcessGroupNCCL(scoped, rank, size, dist.ProcessGroupNCCL.Options())
             )
@@ -84,9 +85,8 @@ class PlannedGroup(ProcessGroup):
 
     def _between(self, tensors: Sequence[torch.Tensor], options: Any) -> AllReduce | None:
         """What sums between regions; None where torch does, of which each reason is said once."""
-        is_sum = (
-            options.reduceOp == ReduceOp.SUM or options.reduceOp == ReduceOp.AVG
-        )  # `in` asks the constant, which knows no options
+        operation = options.reduceOp
+        is_sum = operation == ReduceOp.SUM or operation == ReduceOp.AVG  # `in` compares the other way
         if not is_sum or not planned_sums.is_planned():
             return None
         if why := _why_not_planned(tensors):
@@ -118,8 +118,11 @@ class PlannedWork(Work):
 
     def wait(self, timeout: timedelta = timedelta()) -> bool:
         """Until the sums are in the tensors. Raises PeerLostError, within the plan's bounds, not torch's timeout."""
-        self._waiting.wait()
-        self._spread()
+        try:
+            self._waiting.wait()
+            self._spread()
+        finally:
+            self._ended.set()
         return True
 
     def is_completed(self) -> bool:
@@ -197,32 +200,13 @@ def _planned_group(store: Any, rank: int, size: int, timeout: timedelta) -> Plan
     return PlannedGroup(store, rank, size, timeout)
 
 
-OTHERS: Final = frozenset(
-    [
-        "broadcast",
-        "reduce",
-        "gather",
-        "scatter",
-        "send",
-        "recv",
-        "recv_anysource",
-        "barrier",
-        "alltoall",
-        "alltoall_base",
-        "all_to_all_single",
-        "allgather",
-        "allgather_coalesced",
-        "all_gather_single",
-        "all_gather_single_coalesced",
-        "_allgather_base",
-        "gather_single",
-        "reduce_scatter",
-        "reduce_scatter_single",
-        "reduce_scatter_single_coalesced",
-        "_reduce_scatter_base",
-    ]
-)
-"""What torch's backends do themselves, by whatever names this torch has."""
+OTHERS: Final = """
+broadcast reduce gather gather_single gather_into_tensor scatter send recv recv_anysource barrier
+allgather _allgather_base allgather_coalesced all_gather_single all_gather_single_coalesced
+reduce_scatter _reduce_scatter_base reduce_scatter_single reduce_scatter_single_coalesced
+alltoall alltoall_base all_to_all_single
+"""
+"""What torch's backends do themselves; no torch has all of these names."""
 
 
 def _by_torch(name: str) -> Callable[..., Any]:
@@ -248,7 +232,8 @@ def _tensors(values: Iterable[Any]) -> Iterator[torch.Tensor]:
             yield from _tensors(value)
 
 
-for _name in OTHERS & set(dir(ProcessGroup)) & set(dir(dist.Backend)):
+for _name in set(OTHERS.split()) & set(dir(ProcessGroup)) & set(dir(dist.ProcessGroupGloo)):
     setattr(PlannedGroup, _name, _by_torch(_name))
+setattr(PlannedGroup, "recvAnysource", _by_torch("recv_anysource"))  # noqa: B010  # what C++ calls it
 
 dist.Backend.register_backend(NAME, _planned_group, devices=["cpu", "cuda"])
