@@ -20,7 +20,7 @@ import math
 import reprlib
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
-from functools import lru_cache
+from functools import cache
 from types import UnionType
 from typing import Annotated, Any, Final, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -69,7 +69,7 @@ def key_of(name: str) -> str:
     return first + "".join(map(str.capitalize, others))
 
 
-@lru_cache(maxsize=None)
+@cache
 def _reader(kind: Any) -> Reader:
     """Of values that one annotation describes."""
     origin, inner = get_origin(kind), get_args(kind)
