@@ -42,6 +42,7 @@ from hulk_runtime.collective.wire.handshake import Identity
 from hulk_runtime.collective.wire.membership import Membership
 from hulk_runtime.collective.wire.records import Plain, Sealed
 from hulk_runtime.collective.wire.rendezvous import Address, Listener, Rendezvous, listen
+from hulk_runtime.errors import PeerLostError
 from hulk_runtime.plan.flows import CollectivePlan, Pair, SizeClass
 
 if TYPE_CHECKING:
@@ -279,6 +280,10 @@ class Collective:
     def engine(self) -> threading.Thread:
         """The thread that moves chunks."""
         return self._engine
+
+    def loss(self) -> PeerLostError | None:
+        """What ended the group; None while it lasts."""
+        return None if self._engine.is_alive() else self._engine.error()
 
     @property
     def members(self) -> Membership:

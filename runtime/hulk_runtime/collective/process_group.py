@@ -114,6 +114,14 @@ def set_timeout(seconds: float, group: dist.ProcessGroup | None = None) -> None:
         dist.distributed_c10d._set_pg_timeout(bound, group)
 
 
+def timeout_s(group: dist.ProcessGroup | None, device: torch.device) -> float:
+    """For how long torch's own collectives of a group, None: the world, wait for a rank."""
+    asked = group or dist.group.WORLD
+    assert asked is not None
+    timeout: timedelta = asked._get_backend(device).options._timeout
+    return timeout.total_seconds()
+
+
 def all_reduce(values: torch.Tensor, num_exact: int = 0, name: Hashable = None) -> Work:
     """Torch's own sum over the default group, in place; it rounds nothing. Raises PeerLostError, also from `wait`."""
     with lost_peers():
