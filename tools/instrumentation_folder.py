@@ -13,7 +13,6 @@ import platform
 import shutil
 import subprocess
 import sys
-import tempfile
 import zipfile
 from pathlib import Path
 
