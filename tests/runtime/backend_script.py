@@ -36,7 +36,7 @@ def trained(net: torch.nn.Module) -> None:
 def norm(parameters: list[torch.Tensor]) -> str:
     """Of all parameters, and their bits."""
     vector = torch.cat([values.detach().flatten() for values in parameters])
-    return f"{vector.norm():.9g} {vector.abs().sum():.9g} {zlib.crc32(vector.numpy().tobytes())}"
+    return f"{vector.norm():.9g} {vector.abs().sum():.9g} {zlib.crc32(bytes(vector.view(torch.uint8).tolist()))}"
 
 
 def ddp() -> str:
