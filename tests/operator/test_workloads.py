@@ -302,6 +302,24 @@ def test_how_replicas_come_together_reaches_the_planner(asked: dict[str, Any], e
 
 
 @pytest.mark.parametrize(
+    ("command", "sync", "mode"),
+    [
+        (["torchrun", "train.py"], {}, "ring"),
+        ([LAUNCH, "train.py"], {}, "ring"),
+        (["python", "-m", GPT], {}, "auto"),
+        (["torchrun", "train.py"], {"mode": "wan"}, "wan"),
+        (["torchrun", "train.py"], {"compression": "bf16"}, "wan"),
+    ],
+)
+def test_a_program_that_is_left_alone_is_planned_for_torchs_ring_unless_more_is_asked(
+    command: list[str], sync: dict[str, Any], mode: str
+) -> None:
+    template = {"spec": {"containers": [{"name": "worker", "image": "mine:1", "command": command}]}}
+    assert workload(job(template=template, sync=sync, instrumentation="none")).sync.mode == mode
+    assert workload(job(template=template, sync=sync)).sync.mode == sync.get("mode", "auto")
+
+
+@pytest.mark.parametrize(
     ("asked", "allowed", "expected"),
     [
         ([], None, ()),
