@@ -231,7 +231,7 @@ def test_a_pod_is_as_large_as_without_it_and_has_the_same_quality(resources: dic
         ({"sync": {"mode": "local"}}, True),
         ({"sync": {"mode": "ring"}}, False),
         ({"instrumentation": "none"}, False),
-        ({"model": None}, False),
+        ({"model": None}, True),
         ({"parallelism": {"pipeline": 2}}, False),
     ],
 )

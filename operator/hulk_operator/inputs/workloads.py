@@ -170,15 +170,14 @@ def _num_stages(spec: HulkJobSpec, pins: Sequence[LayerPin], nodes: Nodes) -> in
 def to_sync(spec: HulkJobSpec) -> Sync:
     """How the job's replicas are to come together.
 
-    The planner cannot choose for a job that says nothing of its model, nor for a program that is left alone: torch's
-    ring, unless what only Hulk's own all-reduce does is asked for.
+    A program that is left alone leaves the planner no choice: torch's ring, unless what only Hulk's own all-reduce does
+    is asked for.
     """
     asked = spec.sync
-    is_open = spec.model is not None and can_sum_between_regions(spec)
-    closed = "ring" if asked.compression == "none" and asked.on_region_loss == "restart" else "wan"
+    alone = "ring" if asked.compression == "none" and asked.on_region_loss == "restart" else "wan"
     steps = {"inner_steps": asked.local.inner_steps} if asked.local else {}
     return Sync(
-        mode=closed if asked.mode == "auto" and not is_open else asked.mode,
+        mode=asked.mode if asked.mode != "auto" or can_sum_between_regions(spec) else alone,
         compression=asked.compression,
         on_region_loss=asked.on_region_loss,
         fixed_shares=asked.fixed_shares,
