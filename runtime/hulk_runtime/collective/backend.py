@@ -1,11 +1,11 @@
-"""`hulk`, a backend of torch.distributed: sums over all ranks go over the planned flows, all else by gloo or NCCL.
+"""Process groups of torch whose sums between regions go over the planned flows, and all else by gloo or NCCL.
 
     import hulk_runtime.collective.backend  # once, before
     dist.init_process_group("hulk")
 
-Nothing else in a script changes: DDP, FSDP2 and HSDP, DeviceMesh, DTensor and collectives of objects run through it.
-Groups of some of the ranks have their part of the plan; in groups inside a region, and without a plan (a run by hand),
-all is by gloo or NCCL.
+Nothing else in a script changes, and where it is instrumented (see hulk_runtime.instrumentation) not even this: DDP,
+FSDP2 and HSDP, DeviceMesh, DTensor and collectives of objects run through it. Groups of some of the ranks have their
+part of the plan; in groups inside a region, and without a plan (a run by hand), all is by gloo or NCCL.
 """
 
 from __future__ import annotations
@@ -29,40 +29,10 @@ NAME: Final = "hulk"
 
 
 class PlannedGroup(ProcessGroup):
-    """A group of ranks. What is no all-reduce goes from C++ to torch's own backends, and never comes here."""
+    """A group of ranks over torch's own backends, as torch registers them; only its all-reduces are done here.
 
-    def __init__(self, store: Any, rank: int, size: int, timeout: timedelta) -> None:
-        super().__init__(rank, size)
-        self._name = self._description = ""
-        gloo = ProcessGroup.BackendType.GLOO
-        self._register_backend(torch.device("cpu"), gloo, dist.ProcessGroupGloo(store, rank, size, timeout))
-        self._set_default_backend(gloo)
-        if torch.cuda.is_available():
-            nccl, scoped = ProcessGroup.BackendType.NCCL, dist.PrefixStore("cuda", store)  # type: ignore[attr-defined]  # public, but not in torch's __all__
-            self._register_backend(
-                torch.device("cuda"), nccl, dist.ProcessGroupNCCL(scoped, rank, size, dist.ProcessGroupNCCL.Options())
-            )
-            self._set_default_backend(nccl)
-
-    @property
-    def group_name(self) -> str:  # type: ignore[override]  # torch's own is a str too
-        """As torch names it."""
-        return self._name
-
-    @property
-    def group_desc(self) -> str:
-        """As torch describes it."""
-        return self._description
-
-    def _set_group_name(self, name: str) -> None:
-        self._name = name
-
-    def _set_group_desc(self, description: str) -> None:
-        self._description = description
-
-    def getBackendName(self) -> str:  # noqa: N802  # torch's name
-        """`hulk`."""
-        return NAME
+    Torch's other collectives pass through, and `get_backend` says what it would say without.
+    """
 
     def allreduce(  # type: ignore[override]  # torch's has three forms, of which this is all
         self, tensors: Any, opts: Any = None, timeout: timedelta | None = None, *, op: Any = None
@@ -74,6 +44,11 @@ class PlannedGroup(ProcessGroup):
         """Of several tensors as of one."""
         return self._summed(tensors, _options(dist.AllreduceCoalescedOptions(), opts), "allreduce_coalesced")
 
+    def split_group(self, *arguments: Any, **options: Any) -> PlannedGroup | None:
+        """As torch splits its communicators: the part's sums are planned, too."""
+        part = super().split_group(*arguments, **options)
+        return None if part is None else _over(part)
+
     def _summed(self, tensors: Any, options: Any, method: str) -> Work:
         found = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
         between = self._between(found, options)
@@ -84,9 +59,8 @@ class PlannedGroup(ProcessGroup):
 
     def _between(self, tensors: Sequence[torch.Tensor], options: Any) -> AllReduce | None:
         """What sums between regions; None where torch does, of which each reason is said once."""
-        is_sum = (
-            options.reduceOp == ReduceOp.SUM or options.reduceOp == ReduceOp.AVG
-        )  # `in` asks the constant, which knows no options
+        operation = options.reduceOp
+        is_sum = operation == ReduceOp.SUM or operation == ReduceOp.AVG  # `in` compares the other way
         if not is_sum or not planned_sums.is_planned():
             return None
         if why := _why_not_planned(tensors):
@@ -94,8 +68,7 @@ class PlannedGroup(ProcessGroup):
             return None
         if not any(tensor.numel() for tensor in tensors):
             return None
-        is_world = self.size() == dist.get_world_size()
-        return planned_sums.between_regions() if is_world else planned_sums.between_regions_of(self, self._name)
+        return planned_sums.between_regions_of(None if self is dist.group.WORLD else self)
 
 
 class PlannedWork(Work):
@@ -109,7 +82,6 @@ class PlannedWork(Work):
         super().__init__()
         self._tensors, self._spreading = tensors, threading.Lock()
         self._flat_N, self._is_spread = _flat(tensors)
-        self._future: torch.futures.Future[list[torch.Tensor]] | None = None
         self._ended = threading.Event()
         if num_ranks > 1:
             self._flat_N.div_(num_ranks)
@@ -118,8 +90,11 @@ class PlannedWork(Work):
 
     def wait(self, timeout: timedelta = timedelta()) -> bool:
         """Until the sums are in the tensors. Raises PeerLostError, within the plan's bounds, not torch's timeout."""
-        self._waiting.wait()
-        self._spread()
+        try:
+            self._waiting.wait()
+            self._spread()
+        finally:
+            self._ended.set()
         return True
 
     def is_completed(self) -> bool:
@@ -193,36 +168,40 @@ def _why_not_planned(tensors: Sequence[torch.Tensor]) -> str:
     return ""
 
 
-def _planned_group(store: Any, rank: int, size: int, timeout: timedelta) -> PlannedGroup:
-    return PlannedGroup(store, rank, size, timeout)
+def _over(group: ProcessGroup) -> PlannedGroup:
+    """A planned group over another one's backends."""
+    planned = PlannedGroup(group.get_group_store(), group.rank(), group.size())
+    for device in group._device_types:
+        backend = group._get_backend(device)
+        planned._register_backend(device, dist.Backend.backend_type_map[backend.name()], backend)
+    planned._set_default_backend(dist.Backend.backend_type_map[group.name()])
+    planned._set_group_name(group.group_name)
+    planned._set_group_desc(group.group_desc)
+    return planned
 
 
-OTHERS: Final = frozenset(
-    [
-        "broadcast",
-        "reduce",
-        "gather",
-        "scatter",
-        "send",
-        "recv",
-        "recv_anysource",
-        "barrier",
-        "alltoall",
-        "alltoall_base",
-        "all_to_all_single",
-        "allgather",
-        "allgather_coalesced",
-        "all_gather_single",
-        "all_gather_single_coalesced",
-        "_allgather_base",
-        "gather_single",
-        "reduce_scatter",
-        "reduce_scatter_single",
-        "reduce_scatter_single_coalesced",
-        "_reduce_scatter_base",
-    ]
-)
-"""What torch's backends do themselves, by whatever names this torch has."""
+def _over_default_backends(store: Any, rank: int, size: int, timeout: timedelta) -> PlannedGroup:
+    """What `init_process_group("hulk")` makes: gloo for CPUs, NCCL for GPUs."""
+    group = PlannedGroup(store, rank, size)
+    gloo = ProcessGroup.BackendType.GLOO
+    group._register_backend(torch.device("cpu"), gloo, dist.ProcessGroupGloo(store, rank, size, timeout))
+    group._set_default_backend(gloo)
+    if torch.cuda.is_available():
+        nccl, options = ProcessGroup.BackendType.NCCL, dist.ProcessGroupNCCL.Options()
+        options._timeout = timeout
+        scoped = dist.PrefixStore("cuda", store)  # type: ignore[attr-defined]  # public, but not in torch's __all__
+        group._register_backend(torch.device("cuda"), nccl, dist.ProcessGroupNCCL(scoped, rank, size, options))
+        group._set_default_backend(nccl)
+    return group
+
+
+OTHERS: Final = """
+broadcast reduce gather gather_single gather_into_tensor scatter send recv recv_anysource barrier
+allgather _allgather_base allgather_coalesced all_gather_single all_gather_single_coalesced
+reduce_scatter _reduce_scatter_base reduce_scatter_single reduce_scatter_single_coalesced
+alltoall alltoall_base all_to_all_single
+"""
+"""What torch's backends do themselves; no torch has all of these names."""
 
 
 def _by_torch(name: str) -> Callable[..., Any]:
@@ -248,7 +227,8 @@ def _tensors(values: Iterable[Any]) -> Iterator[torch.Tensor]:
             yield from _tensors(value)
 
 
-for _name in OTHERS & set(dir(ProcessGroup)) & set(dir(dist.Backend)):
+for _name in set(OTHERS.split()) & set(dir(ProcessGroup)) & set(dir(dist.ProcessGroupGloo)):
     setattr(PlannedGroup, _name, _by_torch(_name))
+setattr(PlannedGroup, "recvAnysource", _by_torch("recv_anysource"))  # noqa: B010  # what C++ calls it
 
-dist.Backend.register_backend(NAME, _planned_group, devices=["cpu", "cuda"])
+dist.Backend.register_backend(NAME, _over_default_backends, devices=["cpu", "cuda"])

@@ -6,6 +6,7 @@ The plan says how many buckets the gradients go in; over a WAN few large ones wi
 own ring only that changes; without a plan (a run by hand) it is torch's class.
 """
 
+import functools
 import inspect
 import math
 from collections.abc import Callable
@@ -51,7 +52,7 @@ class DistributedDataParallel(TorchDDP):
         if reason:
             say_by_torch(reason)
             return
-        between = planned_sums.between_regions()
+        between = planned_sums.between_regions_of(None)
         if between is not None:
             sums = GradientSums(between, self)
             super().register_comm_hook(sums, all_reduce_hook)
@@ -120,6 +121,21 @@ class DistributedDataParallel(TorchDDP):
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)  # type: ignore[no-untyped-call]
         self._sum_as_planned()
+
+
+def take_over(plain: type[TorchDDP]) -> None:
+    """From now on torch's own class makes models of this one; a class that a program derived from it stays its own."""
+    init = plain.__init__
+
+    @functools.wraps(init)
+    def as_planned(self: TorchDDP, *args: Any, **kwargs: Any) -> None:
+        if type(self) is plain:
+            self.__class__ = DistributedDataParallel
+            DistributedDataParallel.__init__(self, *args, **kwargs)
+        else:
+            init(self, *args, **kwargs)
+
+    plain.__init__ = as_planned  # type: ignore[method-assign]
 
 
 def _gradient_bytes(module: torch.nn.Module) -> int:

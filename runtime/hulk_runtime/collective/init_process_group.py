@@ -4,6 +4,7 @@ The planned order is the rank order, so the default group's ring is the planned 
 """
 
 import contextlib
+import inspect
 import socket
 import time
 from collections.abc import Iterator
@@ -66,9 +67,8 @@ def _join(environment: Environment, backend: str) -> None:
     # The attempt is part of every key: a leftover of an older attempt that reaches this store meets nobody.
     scope = f"{environment.job}/{environment.attempt}"
     scoped = dist.PrefixStore(scope, store)  # type: ignore[attr-defined]  # as above
-    dist.init_process_group(
-        backend, store=scoped, rank=environment.rank, world_size=environment.world_size, timeout=timeout
-    )
+    init = inspect.unwrap(dist.init_process_group)  # Hulk's own programs are not instrumented
+    init(backend, store=scoped, rank=environment.rank, world_size=environment.world_size, timeout=timeout)
 
 
 def _wait_for_first(environment: Environment) -> None:

@@ -7,20 +7,25 @@ import os
 import sys
 from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import TypeVar
+from typing import Final, TypeVar
 
+import torch
 import torch.distributed as dist
 
-from hulk_runtime import errors
+from hulk_runtime import errors, names
 from hulk_runtime.collective import between_regions as connections
 from hulk_runtime.collective import init_process_group
+from hulk_runtime.collective.gradient_sums import say_by_torch
 from hulk_runtime.collective.peer_timeout import peer_timeout_s
-from hulk_runtime.collective.process_group import Group
+from hulk_runtime.collective.process_group import timeout_s
 from hulk_runtime.collective.staging import AllReduce
 from hulk_runtime.job import environment
 from hulk_runtime.job.environment import Environment
 from hulk_runtime.job.shutdown import exit_now
 from hulk_runtime.plan import wire
+
+GLOO: Final = "gloo/transport"
+"""In what gloo says of a connection that broke, or timed out."""
 
 Opened = TypeVar("Opened")
 
@@ -39,46 +44,67 @@ def plan() -> wire.Plan | None:
 
 
 @functools.cache
-def between_regions() -> AllReduce | None:
-    """Connected when first asked for, by all ranks, and closed at the process's exit; None where torch sums."""
-    planned, here = plan(), environment.read(os.environ)
-    assert planned is not None
-    between = _open_until_exit(connections.connect(here, planned, _introduced(here)))
-    if between is not None:
-        between.patience_s = peer_timeout_s(here, planned)
-    return between
+def between_regions_of(group: dist.ProcessGroup | None) -> AllReduce | None:
+    """The sum over a group, of some ranks with its part of the plan; None: over the world.
 
-
-@functools.cache
-def between_regions_of(group: dist.ProcessGroup, name: str) -> AllReduce | None:
-    """The same for a group of some of the ranks, which all of them know by the name; None where it is of one region."""
+    Connected when first asked for, by all ranks of the group, and closed at the process's exit. None where torch sums:
+    it is planned so, the group is of one region, or its ranks are not those of the plan.
+    """
     planned, here = plan(), environment.read(os.environ)
     whole = planned.collective_plan() if planned is not None else None
-    part = whole.part(dist.get_process_group_ranks(group)) if whole is not None else None
+    part = whole.part(dist.get_process_group_ranks(group)) if whole is not None and group is not None else whole
     if planned is None or part is None:
         return None
-    between = _open_until_exit(connections.connect_group(here, part, _introduced(here, group), name))
-    between.patience_s = peer_timeout_s(here, planned)
+    if why := _why_not_these_ranks(planned, here, group):
+        say_by_torch(why)
+        return None
+    device = init_process_group.device(here.local_rank)
+    introduced = init_process_group.introduce(here, dist.get_backend(group), device, group)
+    if group is None:
+        between = _open_until_exit(connections.connect(here, planned, introduced))
+    else:
+        between = _open_until_exit(connections.connect_group(here, part, introduced, group.group_name))
+    assert between is not None
+    between.patience_s = _patience_s(here, planned, timeout_s(group or dist.group.WORLD, device))
     return between
 
 
-def _introduced(here: Environment, group: "dist.ProcessGroup | None" = None) -> Group:
-    device = init_process_group.device(here.local_rank)
-    return init_process_group.introduce(here, dist.get_backend(), device, group)
+def _patience_s(here: Environment, planned: wire.Plan, torch_s: float) -> float:
+    """For ranks that live and take no part: as torch, unless the job says how long.
+
+    Others may do something else for minutes: rank 0 saves or evaluates. A rank that dies is noticed long before.
+    """
+    own_s = peer_timeout_s(here, planned)
+    return own_s if names.ENV_SILENCE_SECONDS in os.environ else max(own_s, torch_s)
+
+
+def _why_not_these_ranks(planned: wire.Plan, here: Environment, group: dist.ProcessGroup | None) -> str:
+    """The same on all ranks of a group: why the plan's ranks are others; empty where they are these.
+
+    A launcher may order ranks by itself (torchrun's c10d rendezvous), or start more or fewer.
+    """
+    size = dist.get_world_size()
+    if size != planned.num_ranks:
+        return f"the world has {size} ranks, the plan {planned.num_ranks}"
+    is_mine = dist.get_rank() in planned.ranks_of(here.worker)
+    num_elsewhere = torch.tensor([0.0 if is_mine else 1.0], device=init_process_group.device(here.local_rank))
+    dist.all_reduce(num_elsewhere, dist.ReduceOp.MAX, group)  # a maximum is torch's in any case
+    return "ranks are not on the workers that the plan has them on" if num_elsewhere.item() else ""
 
 
 def _open_until_exit(connection: "AbstractContextManager[Opened]") -> Opened:
-    _end_with_its_code()
+    end_with_its_code()
     opened = contextlib.ExitStack()
     atexit.register(opened.close)
     return opened.enter_context(connection)
 
 
 @functools.cache
-def _end_with_its_code() -> None:
+def end_with_its_code() -> None:
     """A script that one of Hulk's errors ends leaves as Hulk's own programs do: with a line, and the error's code.
 
-    The operator tells by it the rank that failed from those that only lost it.
+    So does one whose collective by torch lost a peer. The operator tells by it the rank that failed from those that
+    only lost it.
     """
     usual = sys.excepthook
     codes: list[int] = []
@@ -88,5 +114,7 @@ def _end_with_its_code() -> None:
         usual(kind, error, trace)
         if isinstance(error, errors.HulkError):
             codes.append(errors.report(error))
+        elif isinstance(error, dist.DistError) or GLOO in str(error):
+            codes.append(errors.report(errors.PeerLostError(str(error).partition("\n")[0])))
 
     sys.excepthook = said

@@ -114,6 +114,12 @@ def set_timeout(seconds: float, group: dist.ProcessGroup | None = None) -> None:
         dist.distributed_c10d._set_pg_timeout(bound, group)
 
 
+def timeout_s(group: dist.ProcessGroup, device: torch.device) -> float:
+    """For how long torch's own collectives of a group wait for a rank."""
+    timeout: timedelta = group._get_backend(device).options._timeout
+    return timeout.total_seconds()
+
+
 def all_reduce(values: torch.Tensor, num_exact: int = 0, name: Hashable = None) -> Work:
     """Torch's own sum over the default group, in place; it rounds nothing. Raises PeerLostError, also from `wait`."""
     with lost_peers():

@@ -50,6 +50,7 @@ SIGNAL_BASE: Final = 128
 INTERRUPTED: Final = frozenset({PeerLostError.exit_code, FencedError.exit_code, EXIT_STOPPED})
 """Codes of ranks that can go on in another attempt: the cause of their end is elsewhere."""
 OBSERVED: Final = str(Path(__file__).with_name("observed.py"))
+INSTRUMENTATION: Final = str(Path(__file__).parent.with_name("instrumentation"))
 USAGE: Final = "usage: hulk-launch script.py [arguments] | hulk-launch -m module [arguments]"
 
 
@@ -191,7 +192,7 @@ def _await_gang(folder: Path, attempt: int, stay_s: float) -> Gang | None:
 
 def _start_all(arguments: Sequence[str], environ: Mapping[str, str]) -> Ranks:
     mine = slice_of(environ)
-    environ = dict(environ)
+    environ = _instrumented(environ)
     interface.choose(
         environ, environment.number(environ, names.ENV_RENDEZVOUS_SECONDS, environment.DEFAULT_RENDEZVOUS_S)
     )
@@ -205,6 +206,14 @@ def _start_all(arguments: Sequence[str], environ: Mapping[str, str]) -> Ranks:
     ranks = zip(steps.paths, rank_variables(mine, environ), strict=True)
     pids = {_start(observed(arguments, path), {**environ, **variables}) for path, variables in ranks}
     return Ranks(pids, steps, grace_s)
+
+
+def _instrumented(environ: Mapping[str, str]) -> dict[str, str]:
+    """With the folder on Python's path whose sitecustomize lets programs sum as planned, where that is wanted."""
+    if environ.get(names.ENV_INSTRUMENTATION) != names.INSTRUMENTATION_AUTO:
+        return dict(environ)
+    path = environ.get(names.ENV_PYTHON_PATH)
+    return {**environ, names.ENV_PYTHON_PATH: os.pathsep.join(filter(None, [INSTRUMENTATION, path]))}
 
 
 def observed(arguments: Sequence[str], record: str) -> list[str]:

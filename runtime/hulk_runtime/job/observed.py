@@ -6,18 +6,18 @@ with the names, sys.argv and sys.path that python gives it, so that it pickles a
 or spawned, are not observed.
 """
 
-import importlib.util
 import io
 import os
 import pkgutil
 import runpy
 import sys
 from collections.abc import Sequence
-from importlib.machinery import ModuleSpec, SourceFileLoader
+from importlib.machinery import SourceFileLoader
 from types import ModuleType
 from typing import Any, Final
 
 from hulk_runtime.job import step_record
+from hulk_runtime.job.after_import import after_import
 from hulk_runtime.job.compute_time import ComputeTime
 from hulk_runtime.job.step_record import StepRecord
 
@@ -42,31 +42,7 @@ def observe(path: str) -> None:
     except OSError as error:
         print(f"hulk-launch: steps are not counted: {error}", file=sys.stderr, flush=True)
         return
-    sys.meta_path.insert(0, _AfterImport(record))
-
-
-class _AfterImport:
-    """A finder that finds nothing itself: it sees torch.optim's import once, and is gone."""
-
-    def __init__(self, record: StepRecord) -> None:
-        self._record = record
-
-    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
-        if name != OPTIMIZERS or self not in sys.meta_path:
-            return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
-        if spec is not None and spec.loader is not None:
-            loader: Any = spec.loader
-            run_module = loader.exec_module
-
-            def exec_module(module: ModuleType) -> None:
-                del loader.exec_module  # the loader's class has its own
-                run_module(module)
-                _count_steps(module, self._record)
-
-            loader.exec_module = exec_module
-        return spec
+    after_import(OPTIMIZERS, lambda optimizers: _count_steps(optimizers, record))
 
 
 def _count_steps(optimizers: Any, record: StepRecord) -> None:

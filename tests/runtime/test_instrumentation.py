@@ -1,0 +1,110 @@
+"""Programs that know nothing of Hulk: their own process groups sum as planned, whatever starts them."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import hulk_runtime
+import pytest
+from test_backend import said, two_regions
+from test_wan_training import TWO, wan
+
+SCRIPT = str(Path(__file__).with_name("plain_torch.py"))
+FOLDER = Path(hulk_runtime.__file__).parent / "instrumentation"
+SAID = "hulk: 4 ranks in region-0, region-1: sums between regions go as planned"
+
+
+def path(*folders: Path) -> str:
+    """PYTHONPATH with some folders first."""
+    return os.pathsep.join([*map(str, folders), os.environ.get("PYTHONPATH", "")])
+
+
+def start(job: Any, document: Any, *command: str, **environment: str) -> list[Any]:
+    """A process for each rank, as in pods of one accelerator."""
+    job.write_plan(document)
+    return [
+        job.start(
+            *command, RANK=str(rank), HULK_WORKER=str(rank), LOCAL_RANK="0", PYTHONPATH=path(FOLDER), **environment
+        )
+        for rank in range(len(document["workers"]))
+    ]
+
+
+def figures(line: str) -> list[float]:
+    return [float(value) for value in line.split()[1:3]]
+
+
+@pytest.fixture(scope="module")
+def trained(module_job: Any, make_plan: Any) -> dict[str, list[Any]]:
+    """The ranks of the script, as planned and by torch."""
+    found = {}
+    for instrumentation in ("auto", "none"):
+        ranks = start(module_job, two_regions(make_plan), SCRIPT, "gloo", HULK_INSTRUMENTATION=instrumentation)
+        assert [rank.wait() for rank in ranks] == [0] * 4, "\n".join(rank.output for rank in ranks)
+        found[instrumentation] = ranks
+    return found
+
+
+@pytest.mark.parametrize("kind", ["ddp", "hsdp"])
+def test_a_model_becomes_what_it_becomes_by_torch(trained: dict[str, list[Any]], kind: str) -> None:
+    planned, by_torch = said(trained["auto"], kind), said(trained["none"], kind)
+    assert planned == [planned[0]] * 4
+    assert figures(planned[0]) == pytest.approx(figures(by_torch[0]), rel=1e-5)
+
+
+def test_torch_says_of_its_groups_what_it_said(trained: dict[str, list[Any]]) -> None:
+    assert said(trained["auto"], "backend") == ["backend gloo of PlannedGroup"] * 4
+    assert said(trained["none"], "backend") == ["backend gloo of pybind11_object"] * 4
+
+
+def test_rank_0_says_so_in_one_line(trained: dict[str, list[Any]]) -> None:
+    lines = [line for rank in trained["auto"] for line in rank.output.splitlines() if "hulk" in line]
+    assert len(lines) == 1
+    assert lines[0].startswith(SAID)
+    assert lines[0] in trained["auto"][0].output
+    assert not any("hulk" in rank.output for rank in trained["none"])
+
+
+def test_an_environments_own_sitecustomize_runs_as_well(tmp_path: Path, job: Any) -> None:
+    (tmp_path / "sitecustomize.py").write_text("print('the environment speaks')")
+    python = job.start("-c", "print('so does the program')", PYTHONPATH=path(FOLDER, tmp_path))
+    assert python.wait() == 0
+    assert python.output.splitlines() == ["the environment speaks", "so does the program"]
+
+
+def test_a_start_without_torch_imports_nothing_of_it(job: Any) -> None:
+    program = "import sys; print([name for name in ('torch', 'numpy', 'pydantic') if name in sys.modules])"
+    python = job.start("-c", program, PYTHONPATH=path(FOLDER), HULK_INSTRUMENTATION="auto")
+    assert python.wait() == 0
+    assert python.output.splitlines() == ["[]"]
+
+
+@pytest.mark.parametrize(("last", "error"), [("sum", "RankLostError: rank 3 was lost"), ("barrier", "PeerLostError: ")])
+def test_a_lost_rank_has_one_name_and_one_exit_code(job: Any, make_plan: Any, last: str, error: str) -> None:
+    """Whether it is missed in a planned sum, or in a collective of torch's own."""
+    ranks = start(job, two_regions(make_plan), SCRIPT, "gloo", HULK_INSTRUMENTATION="auto", LEAVES="3", LAST=last)
+    assert [rank.wait() for rank in ranks] == [69, 69, 69, 3]
+    assert all(error in rank.output for rank in ranks[:3]), ranks[0].output
+
+
+@pytest.mark.parametrize("launcher", ["torchrun", "hulk-launch"])
+def test_a_launcher_changes_nothing(job: Any, make_plan: Any, launcher: str) -> None:
+    """Two workers of two ranks each; what the launcher leaves with is what its ranks leave with."""
+    workers = [{"node": f"node-{i}", "region": f"region-{i}", "accelerators": 2} for i in range(2)]
+    job.write_plan(make_plan((2, 2), workers=workers, **wan(2, classes=TWO)))
+    command = {"torchrun": ["-m", "torch.distributed.run"], "hulk-launch": ["-m", "hulk_runtime.job.launcher"]}[
+        launcher
+    ]
+    variables = {"PET_NNODES": "2", "PET_NPROC_PER_NODE": "2", "PET_RDZV_BACKEND": "static"}
+    variables |= {"HULK_INSTRUMENTATION": "auto", "LEAVES": "3", "LAST": "sum"}
+    if launcher == "torchrun":
+        variables["PYTHONPATH"] = path(FOLDER)
+    variables["PET_RDZV_ENDPOINT"] = f"127.0.0.1:{job.environment['MASTER_PORT']}"
+    ranks = [
+        job.start(*command, SCRIPT, "gloo", PET_NODE_RANK=str(worker), HULK_WORKER=str(worker), **variables)
+        for worker in range(2)
+    ]
+    codes = [worker.wait() for worker in ranks]
+    assert SAID in ranks[0].output
+    assert "backend gloo of PlannedGroup" in ranks[0].output
+    assert codes[0] == 69, ranks[0].output
