@@ -5,8 +5,11 @@
 #     agent      the agent alone, on SLIM_BASE, without torch
 #     runtime    launcher and runtime on BASE: what jobs run in
 #
+# The first and the agent's also hold /opt/hulk/instrumentation: what an init container copies into a worker, so that
+# Hulk's all-reduce works in an image that has nothing of Hulk.
+#
 # The build context is a folder with requirements/, wheels/ (every dependency), dist/ (Hulk's own wheels) and
-# slim_image.py; `hulk-lab image` makes it and prints where it is. BASE decides which Python and torch jobs get: an image
+# the scripts that run here; `hulk-lab image` makes it and prints where it is. BASE decides which Python and torch jobs get: an image
 # with Python 3.11 or newer and its venv module; SLIM_BASE needs no torch. wheels/ are those of the machine that made the
 # context; for another Python or architecture pip takes the same versions, with the same checksums, from the package index.
 # hulk_operator holds a library: for another architecture its wheel, built there, must lie in dist/ as well. Both bases
@@ -48,6 +51,15 @@ RUN /opt/pip/bin/python -m pip --python /opt/hulk/bin/python install --quiet --n
         --find-links=/tmp/dist hulk-runtime && \
     /opt/hulk/bin/python /tmp/slim_image.py hulk_runtime.agent
 
+FROM environment AS instrumentation
+ARG PIP_NO_INDEX=
+COPY requirements/instrumentation.txt /tmp/requirements.txt
+COPY instrumentation_folder.py /tmp/instrumentation_folder.py
+RUN --mount=type=bind,source=wheels,target=/wheels \
+    PIP_FIND_LINKS=/wheels /opt/pip/bin/python /tmp/instrumentation_folder.py download /tmp/requirements.txt /tmp/wheels
+COPY dist/hulk_runtime-*.whl /tmp/dist/
+RUN /opt/pip/bin/python /tmp/instrumentation_folder.py make /tmp/wheels /tmp/dist/hulk_runtime-*.whl /opt/instrumentation
+
 FROM slim AS operator
 COPY --from=operator-environment /opt/hulk /opt/hulk
 USER 65532:65532
@@ -60,6 +72,7 @@ RUN if [ "$INSTALL_IPERF3" = true ]; then \
         apt-get update && apt-get install -y --no-install-recommends iperf3 && rm -rf /var/lib/apt/lists/*; \
     fi
 COPY --from=agent-environment /opt/hulk /opt/hulk
+COPY --from=instrumentation /opt/instrumentation /opt/hulk/instrumentation
 USER 65532:65532
 CMD ["hulk-agent"]
 
@@ -91,5 +104,6 @@ RUN --mount=type=bind,source=wheels,target=/wheels \
 COPY dist/ /opt/hulk/dist/
 RUN /opt/hulk/bin/python -m pip install --quiet --no-index --no-deps --find-links=/opt/hulk/dist \
         hulk-operator hulk-runtime
+COPY --from=instrumentation /opt/instrumentation /opt/hulk/instrumentation
 USER 65532:65532
 CMD ["hulk", "--help"]

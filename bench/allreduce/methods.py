@@ -17,6 +17,7 @@ from hulk_runtime.collective.between_regions import MAX_STREAMS
 from hulk_runtime.collective.group import Collective, Settings
 from hulk_runtime.collective.reduction import region_backend
 from hulk_runtime.collective.wire.rendezvous import Address
+from hulk_runtime.plan import document
 from hulk_runtime.plan.flows_document import CollectiveDocument
 
 from bench.allreduce.place import Place
@@ -107,7 +108,7 @@ class Wan:
     def __init__(self, place: Place, spec: Mapping[str, Any]) -> None:
         addresses = [Address(address, spec["port"]) for address in place.addresses]
         settings = Settings(**{"max_streams": MAX_STREAMS, **spec["settings"]})
-        plan = CollectiveDocument.model_validate(spec["plan"]).plan(spec["region_of_rank"])
+        plan = document.read(CollectiveDocument, spec["plan"]).plan(spec["region_of_rank"])
         found = region_backend.join(plan, place.rank, torch.device("cpu")) if spec.get("inside") else None
         self.collective = Collective.connect(place.rank, addresses, plan, SECRET, SCOPE, settings, inside=found)
         self.engines: tuple[threading.Thread, ...] = (self.collective.engine,)

@@ -1,5 +1,6 @@
 """Plain torch over the backend `hulk`: what each rank's collectives are, beside what they must be; a line for each."""
 
+import os
 import sys
 import time
 import zlib
@@ -9,8 +10,10 @@ import torch
 import torch.distributed as dist
 from hulk_runtime.collective import backend
 from hulk_runtime.collective.staging import AllReduce
+from torch.distributed import _functional_collectives as functional_collectives
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor, Partial, Replicate
 from torch.nn.parallel import DistributedDataParallel
 
 
@@ -33,7 +36,7 @@ def trained(net: torch.nn.Module) -> None:
 def norm(parameters: list[torch.Tensor]) -> str:
     """Of all parameters, and their bits."""
     vector = torch.cat([values.detach().flatten() for values in parameters])
-    return f"{vector.norm():.9g} {vector.abs().sum():.9g} {zlib.crc32(vector.numpy().tobytes())}"
+    return f"{vector.norm():.9g} {vector.abs().sum():.9g} {zlib.crc32(bytes(vector.view(torch.uint8).tolist()))}"
 
 
 def ddp() -> str:
@@ -110,7 +113,61 @@ def collectives() -> str:
     return "all right"
 
 
-KINDS: dict[str, Callable[[], str]] = {"ddp": ddp, "hsdp": hsdp, "collectives": collectives}
+def groups() -> str:
+    """Several at once: pairs over both regions, their order turned, parts that torch split off, coalesced ones."""
+    rank, size = dist.get_rank(), dist.get_world_size()
+    pairs = [dist.new_group([shard, shard + size // 2]) for shard in range(size // 2)]
+    mine = pairs[rank % (size // 2)]
+    values, whole = torch.full((100,), float(rank)), torch.full((100,), float(rank))
+    works = [dist.all_reduce(values, group=mine, async_op=True), dist.all_reduce(whole, async_op=True)]
+    for work in works:
+        work.wait()
+    other = (rank + size // 2) % size
+    assert torch.equal(values, torch.full((100,), float(rank + other)))
+    assert torch.equal(whole, torch.full((100,), float(sum(range(size)))))
+    turned = dist.new_group(list(range(size))[::-1], sort_ranks=False)
+    values = torch.full((3,), float(rank))
+    dist.all_reduce(values, group=turned)
+    assert values.tolist() == [float(sum(range(size)))] * 3
+    with dist._coalescing_manager(group=mine, async_ops=True) as coalesced:
+        several = [torch.full((5,), float(rank)), torch.full((6,), 2.0 * rank)]
+        for each in several:
+            dist.all_reduce(each, group=mine)
+    coalesced.wait()
+    assert [each[0].item() for each in several] == [rank + other, 2.0 * (rank + other)]
+    mean = functional_collectives.all_reduce(torch.full((2, 2), float(rank)), "avg", mine)
+    assert torch.equal(mean + 0, torch.full((2, 2), (rank + other) / 2))
+    part = dist.split_group(split_ranks=[[shard, shard + size // 2] for shard in range(size // 2)])
+    values = torch.full((8,), float(rank))
+    dist.all_reduce(values, group=part)
+    assert isinstance(part, backend.PlannedGroup)
+    assert values.tolist() == [float(rank + other)] * 8
+    mesh = init_device_mesh("cpu", (2, size // 2), mesh_dim_names=("dp_replicate", "dp_shard"))
+    partial = DTensor.from_local(torch.full((4,), float(rank)), mesh["dp_replicate"], [Partial()])
+    assert partial.redistribute(placements=[Replicate()]).to_local().tolist() == [rank + other] * 4
+    return "all right"
+
+
+def forked() -> str:
+    """After sums: a child that uses nothing of torch's groups ends, and its parent goes on."""
+    values = torch.ones(1000)
+    dist.all_reduce(values)
+    child = os.fork()
+    if not child:
+        os._exit(0 if torch.ones(3).sum() == 3 else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    dist.all_reduce(values)
+    assert torch.equal(values, torch.full((1000,), float(dist.get_world_size() ** 2)))
+    return "all right"
+
+
+KINDS: dict[str, Callable[[], str]] = {
+    "ddp": ddp,
+    "hsdp": hsdp,
+    "collectives": collectives,
+    "groups": groups,
+    "forked": forked,
+}
 
 PLANNED: list[list[torch.Tensor]] = []
 """What was summed over planned flows."""

@@ -1,6 +1,7 @@
 """Nothing but torch: DDP, two replicas of two shards, and what torch says of its groups. `plain_torch.py BACKEND`."""
 
 import os
+import signal
 import sys
 import zlib
 
@@ -44,6 +45,8 @@ if __name__ == "__main__":
     print(f"backend {dist.get_backend()} of {type(dist.group.WORLD).__mro__[1].__name__}", flush=True)
     if os.environ.get("LEAVES") == os.environ["RANK"]:
         os._exit(3)
+    if os.environ.get("STOPS") == os.environ["RANK"]:
+        os.kill(os.getpid(), signal.SIGSTOP)
     if os.environ.get("LAST") == "sum":
         dist.all_reduce(torch.zeros(1))
     dist.barrier()

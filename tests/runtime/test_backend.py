@@ -34,6 +34,28 @@ def test_a_model_becomes_what_it_becomes_over_gloo(job, make_plan, kind: str) ->
 
 
 def test_every_collective_is_right_whoever_does_it(job, make_plan) -> None:
-    ranks = job.run_ranks(two_regions(make_plan), SCRIPT, "hulk", "collectives")
-    assert said(ranks, "collectives") == ["collectives all right"] * 4
+    ranks = job.run_ranks(two_regions(make_plan), SCRIPT, "hulk", "collectives", "groups", "forked")
+    for kind in ("collectives", "groups", "forked"):
+        assert said(ranks, kind) == [f"{kind} all right"] * 4
     assert "by torch, not as planned: some are float64" in ranks[0].output
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"HULK_WORKER": "0"}, "ranks are not on the workers that the plan has them on"),
+        ({"WORLD_SIZE": "3"}, "the world has 3 ranks, the plan 4"),
+    ],
+)
+def test_other_ranks_than_the_plans_sum_by_torch(job, make_plan, changed: dict[str, str], why: str) -> None:
+    """A launcher may order them by itself, or start fewer."""
+    job.write_plan(two_regions(make_plan))
+    job.environment.update(changed)
+    size = int(job.environment["WORLD_SIZE"])
+    ranks = [
+        job.fork(SCRIPT, "hulk", "ddp", **{"HULK_WORKER": str(rank), "RANK": str(rank), "LOCAL_RANK": "0", **changed})
+        for rank in range(size)
+    ]
+    assert [rank.wait() for rank in ranks] == [0] * size, "\n".join(rank.output for rank in ranks)
+    assert said(ranks, "planned") == ["planned 0"] * size
+    assert all(f"by torch, not as planned: {why}" in rank.output for rank in ranks)

@@ -1,5 +1,6 @@
 """What the documents and docstrings show runs as shown."""
 
+import dataclasses
 import doctest
 import importlib
 import re
@@ -7,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from hulk_runtime import errors, reference
-from hulk_runtime.plan import wire
+from hulk_runtime.plan import document, wire
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
@@ -49,7 +50,7 @@ def test_the_page_of_metrics_is_fresh_and_says_what_each_is():
 
 def test_the_wire_document_names_every_key_and_exit_code():
     text = (DOCS / "reference" / "plan-wire.md").read_text()
-    for field in wire.Plan.model_fields.values():
-        assert f"`{field.alias}`" in text
+    for field in dataclasses.fields(wire.Plan):
+        assert f"`{document.key_of(field.name)}`" in text
     for kind in errors.HulkError.__subclasses__():
         assert re.search(rf"\| {kind.exit_code} \| `{kind.__name__}`", text)

@@ -10,7 +10,9 @@ from test_backend import said, two_regions
 from test_wan_training import TWO, wan
 
 SCRIPT = str(Path(__file__).with_name("plain_torch.py"))
+INSTRUMENTED = str(Path(__file__).with_name("instrumented.py"))
 FOLDER = Path(hulk_runtime.__file__).parent / "instrumentation"
+AUTO = {"HULK_INSTRUMENTATION": "auto"}
 SAID = "hulk: 4 ranks in region-0, region-1: sums between regions go as planned"
 
 
@@ -82,9 +84,16 @@ def test_a_start_without_torch_imports_nothing_of_it(job: Any) -> None:
 @pytest.mark.parametrize(("last", "error"), [("sum", "RankLostError: rank 3 was lost"), ("barrier", "PeerLostError: ")])
 def test_a_lost_rank_has_one_name_and_one_exit_code(job: Any, make_plan: Any, last: str, error: str) -> None:
     """Whether it is missed in a planned sum, or in a collective of torch's own."""
-    ranks = start(job, two_regions(make_plan), SCRIPT, "gloo", HULK_INSTRUMENTATION="auto", LEAVES="3", LAST=last)
+    ranks = job.start_ranks(two_regions(make_plan), INSTRUMENTED, SCRIPT, "gloo", **AUTO, LEAVES="3", LAST=last)
     assert [rank.wait() for rank in ranks] == [69, 69, 69, 3]
     assert all(error in rank.output for rank in ranks[:3]), ranks[0].output
+
+
+def test_nobody_waits_in_torchs_own_collective_for_a_rank_that_is_lost(job: Any, make_plan: Any) -> None:
+    """Its connections stand, as where its node has no power, so torch would wait for half an hour."""
+    ranks = job.start_ranks(two_regions(make_plan), INSTRUMENTED, SCRIPT, "gloo", **AUTO, STOPS="3", LAST="barrier")
+    assert [rank.wait() for rank in ranks[:3]] == [69] * 3
+    assert all("RankLostError: rank 3 was lost" in rank.output for rank in ranks[:3]), ranks[0].output
 
 
 @pytest.mark.parametrize("launcher", ["torchrun", "hulk-launch"])
@@ -92,16 +101,14 @@ def test_a_launcher_changes_nothing(job: Any, make_plan: Any, launcher: str) -> 
     """Two workers of two ranks each; what the launcher leaves with is what its ranks leave with."""
     workers = [{"node": f"node-{i}", "region": f"region-{i}", "accelerators": 2} for i in range(2)]
     job.write_plan(make_plan((2, 2), workers=workers, **wan(2, classes=TWO)))
-    command = {"torchrun": ["-m", "torch.distributed.run"], "hulk-launch": ["-m", "hulk_runtime.job.launcher"]}[
-        launcher
-    ]
+    module = {"torchrun": "torch.distributed.run", "hulk-launch": "hulk_runtime.job.launcher"}[launcher]
     variables = {"PET_NNODES": "2", "PET_NPROC_PER_NODE": "2", "PET_RDZV_BACKEND": "static"}
     variables |= {"HULK_INSTRUMENTATION": "auto", "LEAVES": "3", "LAST": "sum"}
     if launcher == "torchrun":
         variables["PYTHONPATH"] = path(FOLDER)
     variables["PET_RDZV_ENDPOINT"] = f"127.0.0.1:{job.environment['MASTER_PORT']}"
     ranks = [
-        job.start(*command, SCRIPT, "gloo", PET_NODE_RANK=str(worker), HULK_WORKER=str(worker), **variables)
+        job.start("-m", module, SCRIPT, "gloo", PET_NODE_RANK=str(worker), HULK_WORKER=str(worker), **variables)
         for worker in range(2)
     ]
     codes = [worker.wait() for worker in ranks]

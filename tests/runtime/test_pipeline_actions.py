@@ -15,7 +15,6 @@ from hulk_runtime.pipeline.actions import Action, Receive, Run, Send, Shared, Su
 from hulk_runtime.pipeline.dataflow import Flows, Way
 from hulk_runtime.pipeline.shared_parameters import Tie, shared
 from hulk_runtime.plan import pipeline_schedule
-from hulk_runtime.plan.pipeline_schedule import Schedule
 from pipeline_schedules import all_forward, any_of, backward_first, written
 
 F0, F1, B1, B0 = range(4)
@@ -167,7 +166,7 @@ def test_passes_that_have_nothing_to_do_with_each_other() -> None:
     [
         ({"version": 2}, "schedule of version 2, this runtime reads version 1"),
         ({"version": True}, "schedule of version True"),
-        ({"numMicroBatches": 0}, "numMicroBatches: Input should be greater than 0"),
+        ({"numMicroBatches": 0}, "numMicroBatches: must be > 0"),
         ({"orders": [turns(F0, B0)]}, "1 orders for 2 devices"),
         ({"orders": [turns(F0), turns(F1, B1)]}, "device 0 has 1 turns, its 2 blocks and 1 micro-batches need 2"),
         ({"orders": [turns(F0, F0), turns(F1, B1)]}, "device 0 never runs B0 of micro-batch 0"),
@@ -204,11 +203,9 @@ def test_what_would_never_end_is_refused(changes: dict[str, Any], complaint: str
 
 def test_blocks_on_several_devices_that_wait_for_each_other_are_refused() -> None:
     placement = chain([("a", [0, 1]), ("b", [0, 1])], 2, 1.0, 1.0).forward_only()
-    schedule = Schedule.model_validate(
-        {**written(placement, 2, all_forward), "orders": [{"before": [[0, 0], [0, 1], [1, 0], [1, 1]]}] * 2}
-    )
-    assert len(deadlock_check.ends(Flows(schedule))) == 4
-    crossed = schedule.model_dump(by_alias=True)
-    crossed["orders"][1]["before"] = [[0, 0], [1, 0], [0, 1], [1, 1]]
+    order = {"before": [[0, 0], [0, 1], [1, 0], [1, 1]]}
+    alike = {**written(placement, 2, all_forward), "orders": [order, order]}
+    assert len(deadlock_check.ends(Flows(pipeline_schedule.read(alike)))) == 4
+    crossed = {**alike, "orders": [order, {"before": [[0, 0], [1, 0], [0, 1], [1, 1]]}]}
     with pytest.raises(PlanError, match="device 0 waits at Fa of micro-batch 1 for device 1 to start it too"):
         deadlock_check.ends(Flows(pipeline_schedule.read(crossed)))

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from hulk_runtime import errors
-from hulk_runtime.plan import pipeline_schedule, wire
+from hulk_runtime.plan import document, pipeline_schedule, wire
 from hulk_runtime.plan.wire import Plan
 from start_order import order
 
@@ -133,7 +133,7 @@ def test_stages_train_as_one_process_does(
     first, *others = job.run_ranks(plan, HULK_PIPELINE_LOG=str(job.folder))
     assert losses(first) == pytest.approx(expected, abs=TOLERANCE)
     assert all(not process.losses() for process in others)
-    assert_executed(job.folder, Plan.model_validate(plan))
+    assert_executed(job.folder, document.read(Plan, plan))
 
 
 def assert_executed(folder: Path, plan: Plan) -> None:

@@ -32,7 +32,7 @@ HULK_REFERENCE = "docker.io/library/hulk:0.1.0"
 TARGETS = ("operator", "agent", "runtime")
 """The Dockerfile's other images."""
 _DOCKERFILE = REPOSITORY / "Dockerfile"
-_SLIM_IMAGE = REPOSITORY / "tools" / "slim_image.py"
+_SCRIPTS = (REPOSITORY / "tools" / "slim_image.py", python.INSTRUMENTATION)
 _PAUSE_SOURCE = REPOSITORY / "lab" / "images" / "pause.c"
 _TOOLS = (
     *(f"/bin/{name}" for name in ("sh", "cat", "cp", "date", "ls", "mkdir", "mv", "rm", "sleep", "true", "uname")),
@@ -129,14 +129,15 @@ def _of_dockerfile(reference: str, target: str = "") -> Image:
 
 
 def hulk_context() -> Path:
-    """The Dockerfile's build context: requirements/, wheels/, dist/ (the project's wheels) and slim_image.py."""
+    """The Dockerfile's build context: requirements/, wheels/, dist/ (the project's wheels) and the scripts it runs."""
     own, dependencies = python.build_project(), python.build_wheels()
-    digest = _digest(own.name.encode(), dependencies.name.encode(), _SLIM_IMAGE.read_bytes())
+    digest = _digest(own.name.encode(), dependencies.name.encode(), *(script.read_bytes() for script in _SCRIPTS))
     context = CACHE / f"context-{digest}"
     if not context.is_dir():
         fresh = Path(tempfile.mkdtemp(dir=CACHE, prefix=".context-"))
         fresh.chmod(0o755)
-        shutil.copy(_SLIM_IMAGE, fresh)
+        for script in _SCRIPTS:
+            shutil.copy(script, fresh)
         shutil.copytree(own, fresh / "dist")
         shutil.copytree(dependencies / "requirements", fresh / "requirements")
         shutil.copytree(dependencies / "wheels", fresh / "wheels", copy_function=_link)

@@ -25,6 +25,8 @@ _VERSION = f"python{sys.version_info.major}.{sys.version_info.minor}"
 _OPERATOR, _RUNTIME = "hulk-operator", "hulk-runtime"
 _NOT_IN_AGENT = ("cryptography", "fsspec", "numpy", "pydantic")
 """Of what hulk-runtime requires: what it trains with."""
+INSTRUMENTATION = REPOSITORY / "tools" / "instrumentation_folder.py"
+_INSTRUMENTATION_REQUIREMENTS = REPOSITORY / "tools" / "instrumentation-requirements.txt"
 _SOURCES = (
     *("operator", "placement", "runtime", "pyproject.toml", "README.md", "LICENSE", "tools/hatch_native.py"),
     *("native/src", "native/Cargo.toml", "native/Cargo.lock", "native/pyproject.toml"),
@@ -102,7 +104,8 @@ def _installed(target: Path, requirements: Sequence[str]) -> Path:
 
 def wheels_folder() -> Path:
     """Where the images' dependency wheels are, once built, with the requirements/*.txt that name them."""
-    return CACHE / f"wheels-{_digest(_VERSION, *_image_requirements().values())}"
+    ours = [path.read_text() for path in (INSTRUMENTATION, _INSTRUMENTATION_REQUIREMENTS)]
+    return CACHE / f"wheels-{_digest(_VERSION, *_image_requirements().values(), *ours)}"
 
 
 def build_wheels() -> Path:
@@ -117,6 +120,8 @@ def build_wheels() -> Path:
                 requirements.write_text(lines)
                 options += ["--requirement", requirements]
             _run([*_pip(), "download", *options, "--dest", scratch / "wheels"])
+            requirements = shutil.copy(_INSTRUMENTATION_REQUIREMENTS, scratch / "requirements" / "instrumentation.txt")
+            _run([_pip()[0], INSTRUMENTATION, "download", requirements, scratch / "wheels"])
             _publish(scratch, target)
     return target
 

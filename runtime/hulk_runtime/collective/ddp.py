@@ -131,7 +131,7 @@ def take_over(plain: type[TorchDDP]) -> None:
     def as_planned(self: TorchDDP, *args: Any, **kwargs: Any) -> None:
         if type(self) is plain:
             self.__class__ = DistributedDataParallel
-            DistributedDataParallel.__init__(self, *args, **kwargs)
+            self.__init__(*args, **kwargs)  # type: ignore[misc]  # the other class's
         else:
             init(self, *args, **kwargs)
 

@@ -7,6 +7,8 @@
 Needs neither Kubernetes nor torch.distributed: ranks, their addresses, a plan and a secret that all of them know.
 """
 
+from __future__ import annotations
+
 import contextlib
 import hashlib
 import itertools
@@ -17,7 +19,7 @@ import weakref
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Self
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -40,7 +42,11 @@ from hulk_runtime.collective.wire.handshake import Identity
 from hulk_runtime.collective.wire.membership import Membership
 from hulk_runtime.collective.wire.records import Plain, Sealed
 from hulk_runtime.collective.wire.rendezvous import Address, Listener, Rendezvous, listen
+from hulk_runtime.errors import PeerLostError
 from hulk_runtime.plan.flows import CollectivePlan, Pair, SizeClass
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 ABOUT = 0.9
 """All-reduces of that share of the largest one's bytes count as large as it: the last bucket has a little more."""
@@ -275,6 +281,10 @@ class Collective:
         """The thread that moves chunks."""
         return self._engine
 
+    def loss(self) -> PeerLostError | None:
+        """What ended the group; None while it lasts."""
+        return None if self._engine.is_alive() else self._engine.error()
+
     @property
     def members(self) -> Membership:
         """Who takes part in what this rank begins."""
@@ -398,7 +408,7 @@ class Collective:
         self._engine.fail(Failure(rank, "it connected twice"))
 
 
-_here: "weakref.WeakSet[Collective]" = weakref.WeakSet()
+_here: weakref.WeakSet[Collective] = weakref.WeakSet()
 
 
 def _forsake_all() -> None:

@@ -4,30 +4,22 @@ import atexit
 import contextlib
 import functools
 import os
-import sys
+import threading
 from contextlib import AbstractContextManager
-from types import TracebackType
-from typing import Final, TypeVar
 
 import torch
 import torch.distributed as dist
 
-from hulk_runtime import errors, names
+from hulk_runtime import names
 from hulk_runtime.collective import between_regions as connections
-from hulk_runtime.collective import init_process_group
+from hulk_runtime.collective import init_process_group, script_exit
 from hulk_runtime.collective.gradient_sums import say_by_torch
 from hulk_runtime.collective.peer_timeout import peer_timeout_s
 from hulk_runtime.collective.process_group import timeout_s
 from hulk_runtime.collective.staging import AllReduce
 from hulk_runtime.job import environment
 from hulk_runtime.job.environment import Environment
-from hulk_runtime.job.shutdown import exit_now
 from hulk_runtime.plan import wire
-
-GLOO: Final = "gloo/transport"
-"""In what gloo says of a connection that broke, or timed out."""
-
-Opened = TypeVar("Opened")
 
 
 def is_planned() -> bool:
@@ -64,8 +56,7 @@ def between_regions_of(group: dist.ProcessGroup | None) -> AllReduce | None:
         between = _open_until_exit(connections.connect(here, planned, introduced))
     else:
         between = _open_until_exit(connections.connect_group(here, part, introduced, group.group_name))
-    assert between is not None
-    between.patience_s = _patience_s(here, planned, timeout_s(group or dist.group.WORLD, device))
+    between.patience_s = _patience_s(here, planned, timeout_s(group, device))
     return between
 
 
@@ -92,29 +83,12 @@ def _why_not_these_ranks(planned: wire.Plan, here: Environment, group: dist.Proc
     return "ranks are not on the workers that the plan has them on" if num_elsewhere.item() else ""
 
 
-def _open_until_exit(connection: "AbstractContextManager[Opened]") -> Opened:
-    end_with_its_code()
-    opened = contextlib.ExitStack()
+def _open_until_exit(connection: "AbstractContextManager[AllReduce | None]") -> AllReduce:
+    script_exit.end_with_its_code()
+    opened, leaving = contextlib.ExitStack(), threading.Event()
     atexit.register(opened.close)
-    return opened.enter_context(connection)
-
-
-@functools.cache
-def end_with_its_code() -> None:
-    """A script that one of Hulk's errors ends leaves as Hulk's own programs do: with a line, and the error's code.
-
-    So does one whose collective by torch lost a peer. The operator tells by it the rank that failed from those that
-    only lost it.
-    """
-    usual = sys.excepthook
-    codes: list[int] = []
-    atexit.register(lambda: exit_now(codes[0]) if codes else None)  # runs after what is registered later
-
-    def said(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        usual(kind, error, trace)
-        if isinstance(error, errors.HulkError):
-            codes.append(errors.report(error))
-        elif isinstance(error, dist.DistError) or GLOO in str(error):
-            codes.append(errors.report(errors.PeerLostError(str(error).partition("\n")[0])))
-
-    sys.excepthook = said
+    between = opened.enter_context(connection)
+    assert between is not None
+    opened.callback(leaving.set)
+    script_exit.end_where_stuck(between.collective, leaving)
+    return between

@@ -114,9 +114,11 @@ def set_timeout(seconds: float, group: dist.ProcessGroup | None = None) -> None:
         dist.distributed_c10d._set_pg_timeout(bound, group)
 
 
-def timeout_s(group: dist.ProcessGroup, device: torch.device) -> float:
-    """For how long torch's own collectives of a group wait for a rank."""
-    timeout: timedelta = group._get_backend(device).options._timeout
+def timeout_s(group: dist.ProcessGroup | None, device: torch.device) -> float:
+    """For how long torch's own collectives of a group, None: the world, wait for a rank."""
+    asked = group or dist.group.WORLD
+    assert asked is not None
+    timeout: timedelta = asked._get_backend(device).options._timeout
     return timeout.total_seconds()
 
 

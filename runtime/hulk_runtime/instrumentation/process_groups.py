@@ -16,15 +16,17 @@ def wrap(torch_distributed: Any) -> None:
         if is_planned and torch_distributed.get_rank() == 0:
             _say()
 
-    torch_distributed.init_process_group = init_process_group
+    package = sys.modules["torch.distributed"]  # which takes the name over, if it has not already
+    for module in (torch_distributed, package):
+        vars(module)["init_process_group"] = init_process_group
 
 
 @functools.cache
 def _plan_groups(torch_distributed: Any) -> bool:
     """From now on torch makes planned groups, also of some of the ranks; whether the plan sums between regions."""
-    from hulk_runtime.collective import planned_sums  # imports torch, as does what follows
+    from hulk_runtime.collective import planned_sums, script_exit  # import torch, as does what follows
 
-    planned_sums.end_with_its_code()
+    script_exit.end_with_its_code()
     if not planned_sums.is_planned():
         return False
     from torch.nn.parallel import DistributedDataParallel

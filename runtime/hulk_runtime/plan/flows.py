@@ -4,12 +4,17 @@ Regions are numbers into `CollectivePlan.regions`, each of which lists its ranks
 docs/reference/plan-wire.md.
 """
 
+from __future__ import annotations
+
 import hashlib
 import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 MAX_CHUNK_BYTES: Final = 4 << 20
 """Also the largest payload of a frame."""

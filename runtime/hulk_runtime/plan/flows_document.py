@@ -2,43 +2,40 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
-from pydantic.alias_generators import to_camel
-
+from hulk_runtime.plan.document import Must, Natural
 from hulk_runtime.plan.flows import Alternative, CollectivePlan, Flow, LinkFigures, SizeClass, Uplink
 
-Number = Annotated[int, Field(ge=0)]
-Seconds = Annotated[float, Field(ge=0)]
-Cap = Annotated[float, Field(gt=0)] | None
+Seconds = Annotated[float, Must("be >= 0", lambda value: value >= 0)]
+Cap = Annotated[float, Must("be > 0", lambda value: value > 0)] | None
 
 
-class _Wire(BaseModel):
-    model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True, allow_inf_nan=False)
-
-
-class FlowDocument(_Wire):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlowDocument:
     """A share of the vector and its way over regions by number."""
 
     share: float
-    exchange: tuple[Number, ...]
-    reduce: tuple[tuple[Number, Number], ...] = ()
-    broadcast: tuple[tuple[Number, Number], ...] = ()
+    exchange: tuple[Natural, ...]
+    reduce: tuple[tuple[Natural, Natural], ...] = ()
+    broadcast: tuple[tuple[Natural, Natural], ...] = ()
 
     def flow(self) -> Flow:
         """Raises ValueError."""
         return Flow(self.share, self.exchange, self.reduce, self.broadcast)
 
 
-class AlternativeDocument(_Wire):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlternativeDocument:
     """Flows for a class when a link turns out to be slow."""
 
-    slow: tuple[Number, Number]
+    slow: tuple[Natural, Natural]
     flows: tuple[FlowDocument, ...]
 
 
-class ClassDocument(_Wire):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassDocument:
     """The flows of vectors up to `max_bytes`; what they are predicted to take, and what nothing can be faster than."""
 
     max_bytes: int
@@ -66,23 +63,25 @@ class ClassDocument(_Wire):
         )
 
 
-class WithoutDocument(_Wire):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WithoutDocument:
     """The classes to go on with when a region is cut off."""
 
-    region: Number
+    region: Natural
     classes: tuple[ClassDocument, ...]
 
 
-class CollectiveDocument(_Wire):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CollectiveDocument:
     """All-reduces between regions. A link is [source, target, bytes per second, seconds one way].
 
     An uplink is [region, bytes per second out of it, bytes per second into it], None for no limit.
     """
 
     regions: tuple[str, ...]
-    links: tuple[tuple[Number, Number, float, float], ...]
+    links: tuple[tuple[Natural, Natural, float, float], ...]
     classes: tuple[ClassDocument, ...]
-    uplinks: tuple[tuple[Number, Cap, Cap], ...] = ()
+    uplinks: tuple[tuple[Natural, Cap, Cap], ...] = ()
     without: tuple[WithoutDocument, ...] = ()
     compression: Literal["none", "bf16", "int8"] = "none"
     on_region_loss: Literal["restart", "continue"] = "restart"

@@ -7,28 +7,23 @@ for each micro-batch, and every block that computes gradients is on the devices 
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
-from pydantic.alias_generators import to_camel
-
 from hulk_runtime.errors import PlanError
+from hulk_runtime.plan import document
+from hulk_runtime.plan.document import FULL, DocumentError, Natural, Positive
 
 READABLE: Final = (1,)
 
-Number = Annotated[int, Field(ge=0)]
-Positive = Annotated[int, Field(gt=0)]
 Turn = tuple[int, int]
 """A block and a micro-batch."""
-WireTurn = tuple[Number, Number]
+WireTurn = tuple[Natural, Natural]
 
 
-class _Wire(BaseModel):
-    model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True)
-
-
-class Block(_Wire):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
     """One block of every micro-batch, on all of `devices` at once, after the blocks numbered in `after`.
 
     `forward` is the block whose activations it needs: itself where it is a forward block.
@@ -37,12 +32,13 @@ class Block(_Wire):
     name: str
     kind: Literal["forward", "backward", "weight"]
     stage: str
-    devices: tuple[Number, ...] = Field(min_length=1)
-    after: tuple[Number, ...] = ()
-    forward: Number
+    devices: Annotated[tuple[Natural, ...], FULL]
+    after: tuple[Natural, ...] = ()
+    forward: Natural
 
 
-class Order(_Wire):
+@dataclass(frozen=True, kw_only=True)
+class Order:
     """Turns of a device: some before, a round `times` times, each for micro-batches `step` later, some behind."""
 
     before: tuple[WireTurn, ...] = ()
@@ -69,13 +65,14 @@ class Order(_Wire):
         return (*self.before, *rounds, *self.behind)
 
 
-class Schedule(_Wire):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
     """What a pipeline computes, and in which order."""
 
     version: int
     num_devices: Positive
     num_micro_batches: Positive
-    blocks: tuple[Block, ...] = Field(min_length=1)
+    blocks: Annotated[tuple[Block, ...], FULL]
     orders: tuple[Order, ...]
 
     @property
@@ -87,8 +84,7 @@ class Schedule(_Wire):
         """A turn as messages name it."""
         return f"{self.blocks[turn[0]].name} of micro-batch {turn[1]}"
 
-    @model_validator(mode="after")
-    def _consistent(self) -> "Schedule":
+    def __post_init__(self) -> None:
         for block in self.blocks:
             self._check(block)
         self._check_kinds()
@@ -96,7 +92,6 @@ class Schedule(_Wire):
             raise ValueError(f"{len(self.orders)} orders for {self.num_devices} devices")
         for device, order in enumerate(self.orders):
             self._check_order(device, order)
-        return self
 
     def _check(self, block: Block) -> None:
         if len(set(block.devices)) < len(block.devices) or max(block.devices) >= self.num_devices:
@@ -140,13 +135,12 @@ class Schedule(_Wire):
             raise ValueError(f"device {device} never runs {self.words(min(missing))}")
 
 
-def read(document: Mapping[str, object]) -> Schedule:
+def read(content: Mapping[str, object]) -> Schedule:
     """Check a schedule's JSON values. Raises PlanError."""
-    version = document.get("version")
+    version = content.get("version")
     if type(version) is not int or version not in READABLE:  # JSON's true would pass for 1
         raise PlanError(f"schedule of version {version}, this runtime reads version {', '.join(map(str, READABLE))}")
     try:
-        return Schedule.model_validate(document)
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise PlanError(f"schedule: {'.'.join(map(str, first['loc'])) or 'as a whole'}: {first['msg']}") from error
+        return document.read(Schedule, content)
+    except DocumentError as error:
+        raise PlanError(f"schedule: {error}") from error

@@ -9,14 +9,13 @@ import hashlib
 import json
 import zlib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
-from pydantic.alias_generators import to_camel
-
 from hulk_runtime.errors import PlanError
+from hulk_runtime.plan.document import FULL, DocumentError, Must, Natural, Positive, read
 from hulk_runtime.plan.flows import CollectivePlan
 from hulk_runtime.plan.flows_document import CollectiveDocument
 from hulk_runtime.plan.pipeline_schedule import READABLE as READABLE_SCHEDULES
@@ -28,14 +27,9 @@ READABLE: Final = (1, VERSION)
 MAX_BYTES: Final = 16 << 20
 """Of unpacked JSON, far above any plan: what is read may not be what was written."""
 
-Positive = Annotated[int, Field(gt=0)]
 
-
-class _Wire(BaseModel):
-    model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True)
-
-
-class Layout(_Wire):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
     """Degrees of data, pipeline and tensor parallelism; their product is the number of ranks."""
 
     data: Positive
@@ -43,7 +37,8 @@ class Layout(_Wire):
     tensor: Positive
 
 
-class Worker(_Wire):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Worker:
     """One pod: its node, the node's region, and how many ranks it runs."""
 
     node: str
@@ -51,7 +46,8 @@ class Worker(_Wire):
     accelerators: Positive
 
 
-class Training(_Wire):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Training:
     """What the user asked for; `micro_batch` is sequences per forward pass, absent means a rank's whole share."""
 
     global_batch: Positive
@@ -61,7 +57,8 @@ class Training(_Wire):
     steps: Positive
 
 
-class Model(_Wire):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Model:
     """Dimensions of a transformer; `feed_forward` absent means 4 x hidden."""
 
     layers: Positive
@@ -72,7 +69,8 @@ class Model(_Wire):
     feed_forward: Positive | None = None
 
 
-class Prediction(_Wire):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prediction:
     """What the planner expects of one step."""
 
     step_seconds: float
@@ -81,14 +79,16 @@ class Prediction(_Wire):
     calibrated: bool
 
 
-class Sync(_Wire):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sync:
     """How often the replicas come together: `local` only every `inner_steps` steps, the others in every step."""
 
     mode: Literal["ring", "wan", "local"]
     inner_steps: Positive = 1
 
 
-class Transport(_Wire):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transport:
     """What the plan assumes: the network interface, where it names one, and the size of a bucket of gradients.
 
     `buckets_at_a_time` is what the transport does by itself: gloo reduces two at a time, Hulk's own one after another.
@@ -99,21 +99,21 @@ class Transport(_Wire):
     buckets_at_a_time: Positive = 1
 
 
-class Stages(_Wire):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stages:
     """What only pipelines have: the first layer of each stage, the ring of its replicas, and the order of blocks.
 
     Without rings replicas go by their numbers. Ranks run (replica, stage): rank 5 of a plan with 3 stages is stage 2 of
     replica 1.
     """
 
-    stages: tuple[Annotated[int, Field(ge=0)], ...] = Field(min_length=2)
+    stages: Annotated[tuple[Natural, ...], Must("hold two or more", lambda stages: len(stages) > 1)]
     rings: tuple[tuple[int, ...], ...]
     recompute: bool = False
     name: str
     schedule: Schedule
 
-    @model_validator(mode="after")
-    def _consistent(self) -> "Stages":
+    def __post_init__(self) -> None:
         if self.schedule.version not in READABLE_SCHEDULES:
             raise ValueError(f"schedule of version {self.schedule.version}, this runtime reads {READABLE_SCHEDULES}")
         rings = self.rings or self.stages
@@ -125,10 +125,10 @@ class Stages(_Wire):
             raise ValueError(f"stages begin at layers {self.stages}: the first at 0, each behind the one before it")
         if self.recompute:
             raise ValueError("stages that compute activations anew: this runtime keeps them")
-        return self
 
 
-class Plan(_Wire):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
     """Who does what. Workers are in rank order, which is ring order where every rank holds the whole model.
 
     `shares` are sequences of each replica: of each rank, but for pipelines.
@@ -140,7 +140,7 @@ class Plan(_Wire):
     attempt: Positive
     layout: Layout
     algorithm: Literal["ring", "wan"]
-    workers: tuple[Worker, ...] = Field(min_length=1)
+    workers: Annotated[tuple[Worker, ...], FULL]
     shares: tuple[int, ...]
     training: Training
     model: Model | None = None
@@ -169,8 +169,7 @@ class Plan(_Wire):
             return None
         return self.collective.plan(self.regions_by_rank())
 
-    @model_validator(mode="after")
-    def _consistent(self) -> "Plan":
+    def __post_init__(self) -> None:
         layout = self.layout
         if layout.data * layout.pipeline * layout.tensor != self.num_ranks:
             raise ValueError(f"layout {layout.data}x{layout.pipeline}x{layout.tensor} is not {self.num_ranks} ranks")
@@ -183,7 +182,6 @@ class Plan(_Wire):
             raise ValueError(f"shares sum to {sum(self.shares)}, global batch {self.training.global_batch}")
         self._require_flows()
         self._require_stages()
-        return self
 
     def _require_flows(self) -> None:
         """Algorithm wan, and no other, has flows, over the regions of the workers."""
@@ -255,9 +253,9 @@ def decode(compressed: bytes) -> Plan:
     _require_readable(document)
     _require_whole(document)
     try:
-        return Plan.model_validate(document)
-    except ValidationError as error:
-        raise PlanError(f"plan of operator {document.get('operatorVersion')}: {_first(error)}") from error
+        return read(Plan, document)
+    except DocumentError as error:
+        raise PlanError(f"plan of operator {document.get('operatorVersion')}: {error}") from error
 
 
 def _unpacked(compressed: bytes) -> bytes:
@@ -284,9 +282,3 @@ def _require_whole(document: Mapping[str, object]) -> None:
     digest = digest_of(body)
     if document.get("digest") != digest:
         raise PlanError(f"plan says digest {document.get('digest')}, its content has {digest}: it was altered")
-
-
-def _first(error: ValidationError) -> str:
-    first = error.errors()[0]
-    place = ".".join(map(str, first["loc"])) or "plan"
-    return f"{place}: {first['msg']}"

@@ -1,13 +1,18 @@
 """What the ranks measure of their connections, and what they believe of the links between regions."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from hulk_runtime.collective.planned.roles import way_shares
 from hulk_runtime.plan.flows import CollectivePlan, Pair
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 FIRST_TRIAL_ROUNDS: Final = 2.0
 OFTEN: Final = 0.5

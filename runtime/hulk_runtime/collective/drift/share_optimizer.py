@@ -10,8 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
-import numpy as np
-import numpy.typing as npt
+import torch
 
 from hulk_runtime.collective.drift.cost_model import Clock, Timed, Window
 from hulk_runtime.plan.flows import Flow
@@ -23,8 +22,6 @@ MAX_PIVOTS: Final = 400
 MAX_CAPS: Final = 3
 LEAST_SHARE: Final = 0.01
 _TINY: Final = 1e-9
-
-Floats = npt.NDArray[np.float64]
 
 
 def best(clock: Clock, flows: Sequence[Flow]) -> tuple[float, tuple[Flow, ...]]:
@@ -76,37 +73,40 @@ def play(rows: Sequence[Sequence[float]]) -> list[float]:
     [0.5, 0.5]
     """
     num_rows, num_columns = len(rows), len(rows[0])
-    table = np.ones((num_rows + 1, num_columns + 1))
-    table[:-1, :-1] = rows
+    table = torch.ones((num_rows + 1, num_columns + 1), dtype=torch.float64, device="cpu")
+    table[:-1, :-1] = torch.tensor(rows, dtype=torch.float64, device="cpu")
     table[:-1, :-1] /= table[:-1, :-1].max()
     table[-1, -1] = 0.0
     basic, outside = [num_columns + row for row in range(num_rows)], list(range(num_columns))
     for _ in range(MAX_PIVOTS):
-        column = max(range(num_columns), key=lambda at: (table[-1, at], -outside[at]))
-        if table[-1, column] <= _TINY:
+        gains = table[-1].tolist()
+        column = max(range(num_columns), key=lambda at: (gains[at], -outside[at]))
+        if gains[column] <= _TINY:
             break
-        rising = np.flatnonzero(table[:-1, column] > _TINY)
-        ratios = table[rising, -1] / table[rising, column]
-        leaving = min((int(at) for at in rising[ratios == ratios.min()]), key=basic.__getitem__)
+        entries, bounds = table[:-1, column].tolist(), table[:-1, -1].tolist()
+        ratios = {at: bounds[at] / entry for at, entry in enumerate(entries) if entry > _TINY}
+        least = min(ratios.values())
+        leaving = min((at for at, ratio in ratios.items() if ratio == least), key=basic.__getitem__)
         _pivot(table, leaving, column)
         basic[leaving], outside[column] = outside[column], basic[leaving]
+    bounds = table[:, -1].tolist()
     found = [0.0] * num_columns
     for at, variable in enumerate(basic):
         if variable < num_columns:
-            found[variable] = max(0.0, float(table[at, -1]))
+            found[variable] = max(0.0, bounds[at])
     total = sum_in_order(found)
     return [value / total for value in found]
 
 
-def _pivot(table: Floats, leaving: int, column: int) -> None:
+def _pivot(table: torch.Tensor, leaving: int, column: int) -> None:
     """Exchange a row's variable and a column's; each entry by one multiplication and one subtraction."""
     pivot = table[leaving, column]
     row = table[leaving] / pivot
     row[column] = 1.0 / pivot
-    factors = table[:, column].copy()
+    factors = table[:, column].clone()
     factors[leaving] = 0.0
     table[:, column] = 0.0
-    table -= np.multiply.outer(factors, row)
+    table -= torch.outer(factors, row)  # `addr_` would round both at once, where a processor can
     table[leaving] = row
 
 

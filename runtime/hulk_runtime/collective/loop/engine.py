@@ -27,6 +27,7 @@ from hulk_runtime.collective.wire.failure import Failure
 from hulk_runtime.collective.wire.frames import GarbageError, Header, Kind
 from hulk_runtime.collective.wire.membership import Membership
 from hulk_runtime.collective.wire.records import TamperedError
+from hulk_runtime.errors import PeerLostError
 
 
 class Engine(background.Thread):
@@ -81,6 +82,10 @@ class Engine(background.Thread):
     def membership(self) -> Membership:
         """Who takes part now."""
         return self._group_state.membership
+
+    def error(self) -> PeerLostError:
+        """What whoever waits is told at the end."""
+        return self._group_state.error()
 
     @property
     def reports(self) -> Sequence[Report]:

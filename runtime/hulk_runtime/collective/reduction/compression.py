@@ -22,6 +22,8 @@ from typing import Final, Protocol
 
 import torch
 
+from hulk_runtime.collective.reduction import memory
+
 BLOCK: Final = 256
 LARGEST: Final = 127
 
@@ -55,7 +57,7 @@ class Bf16:
         if residual_N is not None:
             torch.sub(wanted_N, sent_N, out=residual_N)
             _finite(residual_N)
-        return _view(sent_N.view(torch.uint8))
+        return memory.view(sent_N.view(torch.uint8))
 
     def decode(self, buffer: Buffer, num_values: int) -> torch.Tensor:
         """Exact: every bf16 is an fp32."""
@@ -83,7 +85,7 @@ class Int8:
         if residual_N is not None:
             lost = torch.addcmul(wanted, numbers, scale, value=-1)
             _finite(residual_N.copy_(lost.view(-1)[:num_values]))
-        return _view(payload)
+        return memory.view(payload)
 
     def decode(self, buffer: Buffer, num_values: int) -> torch.Tensor:
         """Number times scale."""
@@ -111,10 +113,6 @@ def _blocks(values_N: torch.Tensor) -> torch.Tensor:
 def _finite(values: torch.Tensor) -> torch.Tensor:
     """In place: 0 for what is not."""
     return values.nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0)
-
-
-def _view(values: torch.Tensor) -> memoryview:
-    return values.numpy().data
 
 
 def _read(buffer: Buffer, kind: torch.dtype, count: int, offset: int = 0) -> torch.Tensor:

@@ -9,6 +9,8 @@ from typing import Final
 
 import torch
 
+from hulk_runtime.collective.reduction import memory
+
 DTYPES: Final = (torch.float32, torch.bfloat16, torch.float16)
 """A type's number is its place."""
 
@@ -25,7 +27,7 @@ class Values:
                 f"{tensor.device}: it must be contiguous, of one dimension, on the CPU"
             )
         self.tensor = tensor.detach()
-        self._bytes = _memory(self.tensor)
+        self._bytes = memory.view(self.tensor)
         self._sums: tuple[int, torch.Tensor] | None = None
         self.bytes_per_value = tensor.element_size()
         self.type = DTYPES.index(tensor.dtype)
@@ -62,7 +64,7 @@ class Values:
     def payload(self, total: torch.Tensor) -> memoryview:
         """A sum as it is sent."""
         rounded = total if self._in_place else total.to(self.tensor.dtype)
-        return _memory(rounded)
+        return memory.view(rounded)
 
     def keep(self, start: int, stop: int, total: torch.Tensor) -> None:
         """Store the result of values [start, stop)."""
@@ -80,8 +82,3 @@ class Values:
         for part in parts[1:]:
             total.add_(part)
         return total
-
-
-def _memory(tensor: torch.Tensor) -> memoryview:
-    """A tensor's own bytes."""
-    return tensor.view(torch.uint8).numpy().data

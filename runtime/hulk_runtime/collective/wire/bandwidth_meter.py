@@ -4,13 +4,18 @@ A frame that is marked `STEADY` followed the former one without a pause, so the 
 one header's arrival to the next. Pauses of the program and the opening of the congestion window are left out.
 """
 
+from __future__ import annotations
+
 import socket
 import struct
 from collections import deque
 from dataclasses import dataclass
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final
 
 from hulk_runtime.collective.wire.frames import HEADER_BYTES, STEADY, Header
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 _INFO_BYTES: Final = 152
 STRETCH_BYTES: Final = 96 << 10

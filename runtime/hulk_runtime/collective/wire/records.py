@@ -7,17 +7,18 @@ back, or taken from another connection does not open, and what does not open is 
 (docs/reference/collective-wire.md)
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Final, Protocol, Self
+from typing import TYPE_CHECKING, Final, Protocol
 
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM, ChaCha20Poly1305
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF, HKDFExpand
-
+from hulk_runtime.collective.wire.ciphers import AESGCM, HKDF, SHA256, ChaCha20Poly1305, HKDFExpand, InvalidTag
 from hulk_runtime.collective.wire.frames import HEADER_BYTES
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 TAG_BYTES: Final = 16
 RECORDS_PER_KEY: Final = 1 << 20
