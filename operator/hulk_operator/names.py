@@ -93,6 +93,10 @@ PLACEHOLDER_IMAGE: Final = "registry.k8s.io/pause:3.10"
 AUTOSCALING_GROUP: Final = "autoscaling.x-k8s.io"
 PROVISIONING_CLASS: Final = f"best-effort-atomic-scale-up.{AUTOSCALING_GROUP}"
 
+# What brings the all-reduce into images that lack it, where the chart names no other.
+INSTRUMENTATION_IMAGE: Final = "hulk:0.1.0"
+INSTRUMENTATION_SOURCE: Final = "/opt/hulk/instrumentation"  # inside that image
+
 # Labels of nodes that Hulk reads.
 NODE_REGION: Final = "topology.kubernetes.io/region"
 NODE_HOST_NAME: Final = "kubernetes.io/hostname"
@@ -138,6 +142,9 @@ ENV_CHECKPOINT_EVERY_STEPS: Final = "HULK_CHECKPOINT_EVERY_STEPS"
 ENV_CHECKPOINT_KEEP: Final = "HULK_CHECKPOINT_KEEP"
 ENV_CHECKPOINT_STEP: Final = "HULK_CHECKPOINT_STEP"  # the last one that the operator knows to be committed
 ENV_CHECKPOINT_TRUST_STORE: Final = "HULK_CHECKPOINT_TRUST_STORE"  # 1 = also of what the job has not signed
+ENV_INSTRUMENTATION: Final = "HULK_INSTRUMENTATION"  # auto; absent: none
+ENV_PYTHON_PATH: Final = "PYTHONPATH"  # Hulk's folder goes before the user's
+ENV_TEMPLATE_PYTHON_PATH: Final = "HULK_TEMPLATE_PYTHONPATH"  # the user's, where it is no plain value
 # Set by Hulk alone: a template that sets one of these in its first container is refused.
 RESERVED_ENV: Final = (
     ENV_RANK,
@@ -169,6 +176,7 @@ RESERVED_ENV: Final = (
     ENV_CHECKPOINT_KEEP,
     ENV_CHECKPOINT_STEP,
     ENV_CHECKPOINT_TRUST_STORE,
+    ENV_INSTRUMENTATION,
 )
 
 # Environment of the operator.
@@ -186,6 +194,8 @@ ENV_POD_GROUPS: Final = "HULK_POD_GROUPS"  # "true"
 ENV_PLANNER_IDLE_SECONDS: Final = "HULK_PLANNER_IDLE_SECONDS"
 ENV_PLACEHOLDER_IMAGE: Final = "HULK_PLACEHOLDER_IMAGE"
 ENV_PROVISIONING_CLASS: Final = "HULK_PROVISIONING_CLASS"
+ENV_INSTRUMENTATION_IMAGE: Final = "HULK_INSTRUMENTATION_IMAGE"
+ENV_INSTRUMENTATION_PULL_POLICY: Final = "HULK_INSTRUMENTATION_PULL_POLICY"
 ENV_QUEUE_POLICY: Final = "HULK_QUEUE_POLICY"
 ENV_QUEUE_QUOTAS: Final = "HULK_QUEUE_QUOTAS"  # as JSON: accelerators by namespace
 ENV_QUEUE_SHARES: Final = "HULK_QUEUE_SHARES"  # as JSON: weight by namespace
@@ -225,6 +235,8 @@ GANG_WORKER_FILE: Final = "worker"
 TRIALS_DIRECTORY: Final = "/etc/hulk/trials"
 TRIALS_VOLUME: Final = "hulk-trials"
 TRIALS_PLAN_KEY: Final = "plan.json"
+INSTRUMENTATION_DIRECTORY: Final = "/opt/hulk-instrumentation"
+INSTRUMENTATION_VOLUME: Final = "hulk-instrumentation"  # and the init container that fills it
 RESTRICTED_USER: Final = 65532  # of a worker whose template says none: the usual "nonroot"
 CHECKPOINT_DIRECTORY: Final = "/var/hulk/checkpoint"
 CHECKPOINT_VOLUME: Final = "hulk-checkpoint"

@@ -113,6 +113,30 @@ def test_the_agent_may_run_an_image_of_its_own(render: Render, settings: tuple[s
     assert pod(rendered, "hulk-operator")["containers"][0]["image"] != expected
 
 
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ((), "hulk:0.1.0"),
+        (
+            ("image.repository=registry.example/hulk", f"image.digest=sha256:{'0' * 64}"),
+            f"registry.example/hulk@sha256:{'0' * 64}",
+        ),
+        (("image.repository=operator", "agent.image.repository=agent", "agent.image.tag=1.3"), "agent:1.3"),
+        ((f"agent.image.digest=sha256:{'1' * 64}", "instrumentation.image.tag=1.4"), "hulk:1.4"),
+        (("image.tag=1.2", "agent.image.repository=agent", "instrumentation.image.repository=small"), "small:1.2"),
+        ((f"instrumentation.image.digest=sha256:{'2' * 64}",), f"hulk@sha256:{'2' * 64}"),
+    ],
+    ids=["default", "image", "agent", "tag", "repository", "digest"],
+)
+def test_jobs_copy_the_all_reduce_from_the_agents_image_or_one_of_its_own(
+    render: Render, settings: tuple[str, ...], expected: str
+) -> None:
+    (operator,) = pod(render(*settings, "image.pullPolicy=Always"), "hulk-operator")["containers"]
+    environment = {entry["name"]: entry.get("value") for entry in operator["env"]}
+    assert environment["HULK_INSTRUMENTATION_IMAGE"] == expected
+    assert environment["HULK_INSTRUMENTATION_PULL_POLICY"] == "Always"
+
+
 def test_priority_and_pull_secrets_reach_both(render: Render) -> None:
     rendered = render("operator.priorityClassName=high", "agent.priorityClassName=higher", "image.pullSecrets[0]=login")
     assert [pod(rendered, name)["priorityClassName"] for name in NAMES] == ["high", "higher"]

@@ -1,23 +1,28 @@
-"""Programs of other projects at their current releases, as their users start them: each is one world in planned order.
+"""Programs of other projects at their current releases, as their users start them, in an image without Hulk.
 
-Their packages are what a user's image would hold; here a folder of the machine that the pods mount.
+Each is one world in planned order, whose gradients Hulk's all-reduce sums: nothing in script, command or image asks for
+it. Their packages are what a user's image would hold; here a folder of the machine that the pods mount.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from depth import WHOLE
-from hulk_lab.builds import python
-from lab_jobs import PYTHON, Jobs, Object, job
+from hulk_lab import up
+from hulk_lab.builds import images, python
+from lab_jobs import Jobs, Object, job, nodes
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(1200)]
 
 SCRIPTS = Path(__file__).with_name("trainers")
+PYTHON = "python3"  # the image's own, with its torch
 TORCHRUN = (PYTHON, "-m", "torch.distributed.run")
 SAID = re.compile(r"^world=(\d+) rank=(\d+) host=(\S+) weights=(\S+)$", re.MULTILINE)
+BROUGHT = re.compile(r"^hulk: (\d+) ranks in (.+): sums between regions go as planned", re.MULTILINE)
 PROGRAMS = {
     "torchrun": ((*TORCHRUN, "/scripts/plain.py"), 1),
     "lightning": ((PYTHON, "/scripts/lightning_fit.py"), 1),
@@ -26,21 +31,28 @@ PROGRAMS = {
     "accelerate": ((PYTHON, "/scripts/accelerate_loop.py"), 1),
     "transformers": ((PYTHON, "/scripts/transformers_trainer.py"), 1),
 }
-"""What starts it, and the accelerators of a worker; two workers each."""
+"""What starts it, and the accelerators of a worker; two workers each, in two regions."""
 SHORT = ("torchrun", "lightning")
 """The two that went wrong silently; the others with `make test-all`."""
+RING = "ring"
+"""The program `plain`, left alone."""
 
 
-def manifest(name: str, packages: Path) -> Object:
-    command, accelerators = PROGRAMS[name]
-    made = job(name, (2, 2), command=command, steps=4, sync={"mode": "ring"}, runPolicy={"backoffLimit": 0})
+def manifest(name: str, packages: Path, places: list[str]) -> Object:
+    """Nothing but a program, and where its workers are to be."""
+    command, accelerators = PROGRAMS["plain" if name == RING else name]
+    made = job(name, (2, 2), command=command, placement={"workerNodes": places}, runPolicy={"backoffLimit": 0})
     made["spec"]["workers"]["acceleratorsPerWorker"] = accelerators
+    del made["spec"]["model"], made["spec"]["training"]
+    if name == RING:
+        made["spec"]["instrumentation"] = "none"
     spec = made["spec"]["template"]["spec"]
     spec["volumes"] = [
         {"name": "scripts", "configMap": {"name": "trainers"}},
         {"name": "packages", "hostPath": {"path": str(packages)}},
     ]
     spec["containers"][0] |= {
+        "image": images.base().reference,
         "env": [{"name": "PYTHONPATH", "value": "/packages"}, {"name": "HF_HUB_OFFLINE", "value": "1"}],
         "volumeMounts": [
             {"name": "scripts", "mountPath": "/scripts"},
@@ -51,30 +63,48 @@ def manifest(name: str, packages: Path) -> Object:
 
 
 @pytest.fixture(scope="module")
-def submitted(jobs: Jobs) -> None:
+def submitted(jobs: Jobs) -> Iterator[None]:
     """All of them, as accelerators allow, in a namespace that lets pods mount the machine's folder."""
     jobs.lab.kube.kubectl("label", "namespace", jobs.namespace, "pod-security.kubernetes.io/enforce-")
     data = {path.name: path.read_text() for path in SCRIPTS.glob("*.py")}
     metadata = {"name": "trainers", "namespace": jobs.namespace}
     jobs.lab.kube.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})
-    packages = python.build_trainers()
-    for name in PROGRAMS if WHOLE else SHORT:
-        jobs.submit(manifest(name, packages))
+    before = images.chosen(jobs.lab.state)
+    up.load_images(jobs.lab, (*before, images.base()))
+    packages, places = python.build_trainers(), [node.name for node in jobs.lab.nodes[:2]]
+    for name in (*PROGRAMS, RING) if WHOLE else (*SHORT, RING):
+        jobs.submit(manifest(name, packages, places))
+    yield
+    images.choose(jobs.lab.state, before)
+
+
+def trained(jobs: Jobs, name: str, num_ranks: int) -> None:
+    """Waits until all ranks have ended; they were one world in the planned order and have one model."""
+    jobs.wait_phase(name, "Succeeded")
+    said = [SAID.findall(jobs.log(f"{name}-1-{worker}")) for worker in range(2)]
+    found = {int(rank): (host, world, weights) for lines in said for world, rank, host, weights in lines}
+    hosts = {rank: f"{name}-1-{rank // (num_ranks // 2)}" for rank in range(num_ranks)}
+    assert {rank: host for rank, (host, _, _) in found.items()} == hosts
+    assert {world for _, world, _ in found.values()} == {str(num_ranks)}
+    assert len({weights for _, _, weights in found.values()}) == 1, found
+    assert nodes(jobs.pods(name)) == [worker["node"] for worker in jobs.plan(name)["workers"]]
 
 
 @pytest.mark.usefixtures("submitted")
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=() if name in SHORT else pytest.mark.whole) for name in PROGRAMS]
 )
-def test_a_program_trains_one_model_in_one_world_in_the_planned_order(jobs: Jobs, name: str) -> None:
-    jobs.wait_phase(name, "Succeeded")
-    accelerators = PROGRAMS[name][1]
-    said = [SAID.findall(jobs.log(f"{name}-1-{worker}")) for worker in range(2)]
-    found = {int(rank): (host, world, weights) for lines in said for world, rank, host, weights in lines}
-    num_ranks = 2 * accelerators
-    hosts = {rank: f"{name}-1-{rank // accelerators}" for rank in range(num_ranks)}
-    assert {rank: host for rank, (host, _, _) in found.items()} == hosts
-    assert {world for _, world, _ in found.values()} == {str(num_ranks)}
-    assert len({weights for _, _, weights in found.values()}) == 1, found
-    planned = [worker["node"] for worker in jobs.plan(name)["workers"]]
-    assert [pod["spec"]["nodeName"] for pod in jobs.pods(name)] == planned
+def test_a_program_trains_one_model_in_one_world_by_hulks_all_reduce(jobs: Jobs, name: str) -> None:
+    trained(jobs, name, 2 * PROGRAMS[name][1])
+    assert jobs.plan(name)["algorithm"] == "wan"
+    regions = ", ".join(worker["region"] for worker in jobs.plan(name)["workers"])
+    assert BROUGHT.findall(jobs.log(f"{name}-1-0")) == [(str(2 * PROGRAMS[name][1]), regions)]
+    assert not BROUGHT.search(jobs.log(f"{name}-1-1"))
+
+
+@pytest.mark.usefixtures("submitted")
+def test_a_program_that_is_left_alone_trains_by_torchs_ring(jobs: Jobs) -> None:
+    trained(jobs, RING, 2)
+    assert jobs.plan(RING)["algorithm"] == "ring"
+    assert not BROUGHT.search(jobs.log(f"{RING}-1-0"))
+    assert not any("initContainers" in pod["spec"] for pod in jobs.pods(RING))

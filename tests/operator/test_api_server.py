@@ -109,6 +109,7 @@ FROZEN: dict[str, tuple[dict[str, Any], str]] = {
     "priority": ({"priorityClassName": "high"}, f"spec.priorityClassName {SUSPENDED}"),
     "sync": ({"sync": {"mode": "ring"}}, f"spec.sync {SUSPENDED}"),
     "encryption": ({"sync": {"encryption": "none"}}, f"spec.sync {SUSPENDED}"),
+    "instrumentation": ({"instrumentation": "none"}, f"spec.instrumentation {SUSPENDED}"),
     "placement": ({"placement": {"regions": ["a"]}}, f"spec.placement {SUSPENDED}"),
     "network policy": (
         {"networkPolicy": {"ingress": [{"from": [{"podSelector": {}}]}]}},

@@ -30,7 +30,7 @@ from hulk_operator.handlers.operator import Parts, run
 from hulk_operator.handlers.settings import Settings, from_environment
 from hulk_operator.handlers.watches import Watches, settings
 from hulk_operator.metrics import Health
-from hulk_operator.pods import pods
+from hulk_operator.pods import Instrumentation, pods
 from hulk_operator.probing import Budget, Prober, runner
 from hulk_operator.reconcile.polling import Workers
 from hulk_operator.watched import News, NodeState, Snapshot, Store
@@ -423,11 +423,14 @@ def test_settings_come_from_the_environment() -> None:
         "HULK_PROBING_BYTES_PER_HOUR": "3",
         "HULK_PROBING_REFRESH_SECONDS": "4",
         "HULK_POD_GROUPS": "true",
+        "HULK_INSTRUMENTATION_IMAGE": "small:1",
+        "HULK_INSTRUMENTATION_PULL_POLICY": "Never",
     }
     found = from_environment(given, "me")
     assert (found.namespace, found.lease_namespace, found.lease_s, found.metrics_port) == ("lab", "sys", 3, 1)
     assert found.probing == Budget(max_tests=0, max_bytes=2, bytes_per_hour=3, refresh_s=4)
     assert found.pod_groups
+    assert found.instrumentation == Instrumentation("small:1", "Never")
 
 
 @pytest.mark.parametrize(
@@ -439,6 +442,7 @@ def test_settings_come_from_the_environment() -> None:
         ("METRICS_PORT", "-1", "-1 must be at least 0"),
         ("PROBING_BYTES_PER_HOUR", "-1", "-1 must be at least 0"),
         ("PROBING_REFRESH_SECONDS", "0", "0 must be at least 1"),
+        ("INSTRUMENTATION_PULL_POLICY", "never", "'never' must be one of Always, IfNotPresent, Never"),
     ],
 )
 def test_wrong_settings_are_refused(name: str, value: str, message: str) -> None:

@@ -158,6 +158,7 @@ def of_spec(before: HulkJob, after: HulkJob, *, up_already: bool) -> View:
         OTHER_TEMPLATE,
         {"priorityClassName": "high"},
         {"sync": {"mode": "ring"}},
+        {"instrumentation": "none"},
         {"placement": {"regions": ["a"]}},
     ],
 )

@@ -23,6 +23,7 @@ from hulk_placement.workload import Workload
 ROOT = Path(__file__).parents[2]
 SITUATION = Situation(attempt=3, candidates={"a": 2, "b": 1}, priority=7)
 GPT2_TINY = {"n_layer": 2, "n_embd": 64, "n_head": 4, "n_positions": 32, "vocab_size": 256}
+GPT, LAUNCH = "hulk_runtime.examples.gpt", "/opt/hulk/bin/hulk-launch"
 LLAMA_TINY = {
     "model_type": "llama",
     "num_hidden_layers": 2,
@@ -247,18 +248,24 @@ def test_what_this_version_cannot_do_is_refused_by_name(changes: dict[str, Any],
     [
         ({}, "ring"),
         ({"mode": "local"}, "local"),
+        ({"mode": "wan"}, "wan"),
         ({"onRegionLoss": "continue"}, "wan"),
         ({"compression": "bf16"}, "wan"),
-        ({"mode": "auto", "onRegionLoss": "continue"}, "wan"),
     ],
 )
-def test_a_job_without_a_model_has_the_ring_unless_it_asks_for_what_only_hulks_own_does(
-    asked: dict[str, Any], expected: str
+@pytest.mark.parametrize("model", [{}, {"model": None}], ids=["counted", "unknown"])
+@pytest.mark.parametrize("command", [["torchrun", "train.py"], [LAUNCH, "train.py"]], ids=["torchrun", "hulk-launch"])
+def test_a_program_that_is_left_alone_has_the_ring_unless_it_asks_for_what_only_hulks_own_does(
+    model: dict[str, Any], command: list[str], asked: dict[str, Any], expected: str
 ) -> None:
-    assert workload(job(model=None, sync=asked)).sync.mode == expected
+    template = {"spec": {"containers": [{"name": "worker", "image": "mine:1", "command": command}]}}
+    assert workload(job(template=template, sync=asked, instrumentation="none", **model)).sync.mode == expected
+    assert workload(job(template=template, sync=asked, **model)).sync.mode == asked.get("mode", "auto")
 
 
-GPT, LAUNCH = "hulk_runtime.examples.gpt", "/opt/hulk/bin/hulk-launch"
+def test_hulks_own_programs_need_nothing_brought_in() -> None:
+    template = {"spec": {"containers": [{"name": "worker", "image": "hulk:0.1.0", "command": ["python", "-m", GPT]}]}}
+    assert workload(job(template=template, instrumentation="none")).sync.mode == "auto"
 
 
 @pytest.mark.parametrize(

@@ -1,25 +1,33 @@
-{{/* The operator's image. */}}
-{{- define "hulk.image" -}}
-{{- if .Values.image.digest -}}
-{{ .Values.image.repository }}@{{ .Values.image.digest }}
-{{- else -}}
-{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{/* An image by values of the form of `image`, of which each says what those before it leave empty; a digest is that of
+one repository. Call with (list $ VALUES...). */}}
+{{- define "hulk.imageBy" -}}
+{{- $repository := "" -}}
+{{- $tag := "" -}}
+{{- $digest := "" -}}
+{{- range rest . -}}
+{{- if not (or $repository $tag $digest) -}}
+{{- $digest = .digest -}}
 {{- end -}}
-{{- end -}}
-
-{{/* The agent's: what agent.image leaves empty is as in image; a digest is that of one repository. */}}
-{{- define "hulk.agentImage" -}}
-{{- $own := .Values.agent.image -}}
-{{- $repository := $own.repository | default .Values.image.repository -}}
-{{- $digest := $own.digest -}}
-{{- if not (or $own.repository $own.tag $own.digest) -}}
-{{- $digest = .Values.image.digest -}}
+{{- $repository = $repository | default .repository -}}
+{{- $tag = $tag | default .tag -}}
 {{- end -}}
 {{- if $digest -}}
 {{ $repository }}@{{ $digest }}
 {{- else -}}
-{{ $repository }}:{{ $own.tag | default .Values.image.tag | default .Chart.AppVersion }}
+{{ $repository }}:{{ $tag | default (first .).Chart.AppVersion }}
 {{- end -}}
+{{- end -}}
+
+{{- define "hulk.image" -}}
+{{- include "hulk.imageBy" (list . .Values.image) -}}
+{{- end -}}
+
+{{- define "hulk.agentImage" -}}
+{{- include "hulk.imageBy" (list . .Values.agent.image .Values.image) -}}
+{{- end -}}
+
+{{- define "hulk.instrumentationImage" -}}
+{{- include "hulk.imageBy" (list . .Values.instrumentation.image .Values.agent.image .Values.image) -}}
 {{- end -}}
 
 {{/* Labels of every object. Call with (dict "root" $ "component" "operator"). */}}

@@ -86,7 +86,7 @@ def trainers_folder() -> Path:
 
 
 def build_trainers() -> Path:
-    """Install them beside what the image and its base bring, unless they are there."""
+    """Install them beside what the base brings, unless they are there."""
     return _installed(trainers_folder(), _trainers_requirements())
 
 
@@ -158,12 +158,8 @@ def _torch_requirements() -> list[str]:
 
 
 def _trainers_requirements() -> list[str]:
-    """The group's packages, as uv.lock pins them, without those of the image and of its base."""
-    image = [
-        *_export(_OPERATOR, "--no-hashes").splitlines(),
-        *_export(_RUNTIME, "--extra", "s3", "--no-hashes").splitlines(),
-    ]
-    there = {*_torch_requirements(), *image}
+    """The group's packages, as uv.lock pins them, without those of the images' base."""
+    there = frozenset(_torch_requirements())
     lines = _export(_OPERATOR, "--only-group", "trainers", "--no-hashes").splitlines()
     return [line for line in lines if line not in there]
 

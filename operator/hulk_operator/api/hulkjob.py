@@ -106,9 +106,10 @@ class Sync(Resource):
         Literal["auto", "ring", "wan", "local"],
         Field(
             description=(
-                "ring = the all-reduce of torch's own backend in the planned order; wan = Hulk's own over the WAN, for "
-                "programs that use hulk_runtime; auto = whichever of the two the plan predicts to be faster; local = "
-                "replicas train apart and come together every local.innerSteps steps, which changes what is learned."
+                "ring = the all-reduce of torch's own backend in the planned order; wan = Hulk's own over the WAN; "
+                "auto = whichever of the two the plan predicts to be faster, of those that the program can use "
+                "(spec.instrumentation); local = replicas train apart and come together every local.innerSteps steps, "
+                "which changes what is learned."
             )
         ),
     ] = "auto"
@@ -294,6 +295,18 @@ class HulkJobSpec(Resource):
         Parallelism()
     )
     sync: Annotated[Sync, Field(description="How replicas agree on gradients.", json_schema_extra=SUSPENDED)] = Sync()
+    instrumentation: Annotated[
+        Literal["auto", "none"],
+        Field(
+            description=(
+                "How Hulk's own all-reduce gets into a program that does not import it. auto = where the plan uses it, "
+                "an init container brings it, and the script's own init_process_group and DistributedDataParallel "
+                "take it; none = the program is left alone: sync.mode auto is then ring, but for Hulk's own programs "
+                "(-m hulk_runtime...)."
+            ),
+            json_schema_extra=SUSPENDED,
+        ),
+    ] = "auto"
     placement: Annotated[Placement, Field(description="Where the job may run.", json_schema_extra=SUSPENDED)] = (
         Placement()
     )

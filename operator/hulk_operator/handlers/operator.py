@@ -153,6 +153,7 @@ def assemble(parts: Parts) -> Acting:
         queue.add,
         settings.scale_up,
         settings.pod_groups,
+        settings.instrumentation,
     )
     sweeper = SweepReconciler(cluster, store, parts.workers, now, acts)
     sweeps = WorkQueue(sweeper.reconcile, failed=lambda: health.failed("sweep"), num_objects=sweeper.num_trials)

@@ -11,7 +11,7 @@ from hulk_placement.replan.decide import Policy
 
 from hulk_operator import names
 from hulk_operator.planning.child_process import IDLE_S
-from hulk_operator.pods import ScaleUp
+from hulk_operator.pods import Instrumentation, ScaleUp
 from hulk_operator.probing import Budget
 from hulk_operator.reconcile.types import Timing
 
@@ -20,6 +20,7 @@ DEFAULT_LEASE_S: Final = 10
 DEFAULT_SETTLE_S: Final = 120
 QUEUE_POLICIES: Final = ("gadget", "drf", "srpt", "fifo")
 """Those of `hulk_placement.fleet` that decide by what the operator knows of jobs."""
+PULL_POLICIES: Final = ("Always", "IfNotPresent", "Never")
 MAX_PORT: Final = 65_535
 
 
@@ -42,6 +43,7 @@ class Settings:
     prometheus_namespaces: tuple[str, ...] = ()
     scale_up: ScaleUp = field(default_factory=ScaleUp)
     pod_groups: bool = False
+    instrumentation: Instrumentation = field(default_factory=Instrumentation)
     policy: Policy = field(default_factory=Policy)  # of when a running job moves to another plan
     fleet: Fleet = field(
         default_factory=lambda: Fleet(settle_s=DEFAULT_SETTLE_S)
@@ -68,6 +70,7 @@ def from_environment(environ: Mapping[str, str], identity: str) -> Settings:
             environ.get(names.ENV_PROVISIONING_CLASS) or names.PROVISIONING_CLASS,
         ),
         pod_groups=environ.get(names.ENV_POD_GROUPS) == "true",
+        instrumentation=_instrumentation(environ, Instrumentation()),
         fleet=_fleet(environ),
     )
 
@@ -79,6 +82,15 @@ def _probing(environ: Mapping[str, str], default: Budget) -> Budget:
         bytes_per_hour=_whole(environ, names.ENV_PROBING_BYTES_PER_HOUR, default.bytes_per_hour),
         refresh_s=_whole(environ, names.ENV_PROBING_REFRESH_SECONDS, int(default.refresh_s), at_least=1),
     )
+
+
+def _instrumentation(environ: Mapping[str, str], default: Instrumentation) -> Instrumentation:
+    policy = environ.get(names.ENV_INSTRUMENTATION_PULL_POLICY) or default.pull_policy
+    if policy not in PULL_POLICIES:
+        raise ValueError(
+            f"{names.ENV_INSTRUMENTATION_PULL_POLICY}: {policy!r} must be one of {', '.join(PULL_POLICIES)}"
+        )
+    return Instrumentation(environ.get(names.ENV_INSTRUMENTATION_IMAGE) or default.image, policy)
 
 
 def _fleet(environ: Mapping[str, str]) -> Fleet:

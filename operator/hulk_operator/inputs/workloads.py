@@ -19,6 +19,7 @@ from hulk_placement.workload import Workload
 
 from hulk_operator import api
 from hulk_operator.api import ConfigMapRef, HulkJob, HulkJobSpec, ObservedModel
+from hulk_operator.inputs.instrumentation import can_sum_between_regions
 from hulk_operator.inputs.launch import launch_notes, refuse_other_accelerators, refuse_standalone
 from hulk_operator.inputs.placement_constraints import (
     Nodes,
@@ -169,14 +170,14 @@ def _num_stages(spec: HulkJobSpec, pins: Sequence[LayerPin], nodes: Nodes) -> in
 def to_sync(spec: HulkJobSpec) -> Sync:
     """How the job's replicas are to come together.
 
-    A job that says nothing of its model cannot have the planner choose: torch's ring, unless what only Hulk's own
-    all-reduce does is asked for.
+    A program that is left alone leaves the planner no choice: torch's ring, unless what only Hulk's own all-reduce does
+    is asked for.
     """
     asked = spec.sync
-    mode = "ring" if asked.compression == "none" and asked.on_region_loss == "restart" else "wan"
+    alone = "ring" if asked.compression == "none" and asked.on_region_loss == "restart" else "wan"
     steps = {"inner_steps": asked.local.inner_steps} if asked.local else {}
     return Sync(
-        mode=mode if spec.model is None and asked.mode == "auto" else asked.mode,
+        mode=asked.mode if asked.mode != "auto" or can_sum_between_regions(spec) else alone,
         compression=asked.compression,
         on_region_loss=asked.on_region_loss,
         fixed_shares=asked.fixed_shares,

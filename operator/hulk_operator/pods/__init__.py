@@ -10,6 +10,7 @@ from hulk_operator.pods.attempt_objects import (
 )
 from hulk_operator.pods.environment import network_interface
 from hulk_operator.pods.host_ports import Ports, free_run, is_on_host, ports
+from hulk_operator.pods.instrumentation import Instrumentation
 from hulk_operator.pods.launcher import stays
 from hulk_operator.pods.manifests import owner_reference, pods, with_accelerators
 from hulk_operator.pods.placeholders import (
@@ -29,6 +30,7 @@ __all__ = [
     "INIT_RUNS",
     "SIDECAR_NOT_STARTED",
     "Exit",
+    "Instrumentation",
     "Placeholder",
     "Ports",
     "Reason",

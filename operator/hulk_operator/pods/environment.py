@@ -12,6 +12,7 @@ from hulk_placement.plan import Plan
 from hulk_operator import names
 from hulk_operator.api import HulkJob
 from hulk_operator.pods.host_ports import OWN, Ports
+from hulk_operator.pods.instrumentation import launcher_environment
 from hulk_operator.pods.launcher import stays
 from hulk_operator.pods.orders import Orders
 from hulk_operator.pods.worker_secret import peer_environment
@@ -42,6 +43,7 @@ def shared_env(job: HulkJob, plan: Plan, orders: Orders, ports: Ports = OWN) -> 
         names.ENV_JOB_UID: job.metadata.uid or "",
         names.ENV_PLAN: names.PLAN_PATH,
         **peer_environment(job),
+        **launcher_environment(job),
         **attempt_environment(job, plan, orders, ports),
     }
     if stays(job):

@@ -15,6 +15,12 @@ from hulk_operator.api import HulkJob, Storage
 from hulk_operator.cluster import Object
 from hulk_operator.pods.environment import Env, rank_env, shared_env
 from hulk_operator.pods.host_ports import OWN, Ports
+from hulk_operator.pods.instrumentation import (
+    DEFAULT_INSTRUMENTATION,
+    Instrumentation,
+    instrumented,
+    is_instrumented,
+)
 from hulk_operator.pods.launcher import stays
 from hulk_operator.pods.orders import NO_ORDERS, Orders
 from hulk_operator.pods.worker_secret import with_peer_secret
@@ -42,9 +48,18 @@ def owner_reference(job: HulkJob) -> Object:
 
 
 def pods(
-    job: HulkJob, plan: Plan, workers: Iterable[int], ports: Ports = OWN, orders: Orders = NO_ORDERS, group: str = ""
+    job: HulkJob,
+    plan: Plan,
+    workers: Iterable[int],
+    ports: Ports = OWN,
+    orders: Orders = NO_ORDERS,
+    group: str = "",
+    instrumentation: Instrumentation = DEFAULT_INSTRUMENTATION,
 ) -> tuple[Object, ...]:
-    """The pods of some workers of a plan, the ports that these listen on, and the PodGroup that they are bound as."""
+    """The pods of some workers of a plan, the ports that these listen on, and the PodGroup that they are bound as.
+
+    `instrumentation`: what brings the all-reduce into them, where they need that.
+    """
     name, namespace = job.metadata.name, job.metadata.namespace
     meta = job.spec.template.metadata
     extra = {key: value for key, value in (meta.model_extra or {}).items() if key not in ("name", "namespace")}
@@ -52,6 +67,8 @@ def pods(
     annotations = {names.ANNOTATION_DEFAULT_CONTAINER: worker_name, **meta.annotations}
     grouped = {"schedulingGroup": {"podGroupName": group}} if group else {}
     spec = {**_shared_spec(job, plan), **grouped}
+    if is_instrumented(job, plan):
+        spec = instrumented(spec, instrumentation)
     env = shared_env(job, plan, orders, ports)
     owners = [owner_reference(job)]
     return tuple(

@@ -22,7 +22,7 @@ from hulk_operator.cluster import (
     Object,
 )
 from hulk_operator.observation import Observation
-from hulk_operator.pods import ScaleUp
+from hulk_operator.pods import Instrumentation, ScaleUp
 from hulk_operator.pods.orders import NO_ORDERS, Orders
 from hulk_operator.reconcile.attempt_state import set_condition
 from hulk_operator.reconcile.executor import Executor, Plans
@@ -104,6 +104,7 @@ class Reconciler:
         wake: Callable[[str], None] = lambda _: None,
         scale_up: ScaleUp = View.scale_up,
         pod_groups: bool = False,
+        instrumentation: Instrumentation = View.instrumentation,
     ) -> None:
         self._cluster = cluster
         self._store = store
@@ -114,6 +115,7 @@ class Reconciler:
         self._orders = orders
         self._scale_up = scale_up
         self._pod_groups = pod_groups
+        self._instrumentation = instrumentation
         self.memory: dict[str, Memory] = {}
         self._failed, self._moved, self._wake = failed, moved, wake
         self._executor = Executor(cluster, plans, self._see_created, self._update_memory, acts)
@@ -176,6 +178,7 @@ class Reconciler:
             placeholders=tuple(pod for pod in self._store.placeholders_of(job.key) if pod.job_uid == uid),
             scale_up=self._scale_up,
             pod_groups=self._pod_groups,
+            instrumentation=self._instrumentation,
         )
 
     async def _write_status(self, job: HulkJob, status: HulkJobStatus) -> None:

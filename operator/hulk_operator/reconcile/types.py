@@ -19,6 +19,7 @@ from hulk_operator.inputs.shortage import Shortage
 from hulk_operator.kueue import WorkloadState, as_admitted
 from hulk_operator.observation import Observation, Preflight
 from hulk_operator.pods.attempt_objects import metrics_readers
+from hulk_operator.pods.instrumentation import DEFAULT_INSTRUMENTATION, Instrumentation
 from hulk_operator.pods.orders import NO_ORDERS, Orders
 from hulk_operator.pods.placeholders import DEFAULT_SCALE_UP, Placeholder, ScaleUp
 from hulk_operator.pods.termination_record import Farewell
@@ -273,6 +274,7 @@ class View:
     may_use_class: bool = True  # whether the job's PriorityClass counts in a queue of Kueue's
     placeholders: tuple[Placeholder, ...] = ()
     scale_up: ScaleUp = DEFAULT_SCALE_UP
+    instrumentation: Instrumentation = DEFAULT_INSTRUMENTATION
     pod_groups: bool = False  # whether the scheduler is told what is a gang
 
     @cached_property

@@ -8,6 +8,7 @@ its next plan goes on with them, and creating the others tells; placeholders are
 
 from typing import Final
 
+from hulk_operator import names
 from hulk_operator.api import ConditionType, HulkJobStatus
 from hulk_operator.api.base import MAX_MESSAGE
 from hulk_operator.cluster import Invalid, NamespaceEnds, QuotaExceeded, Refused
@@ -35,6 +36,7 @@ _TO_DO: Final = {
 }
 _KEPT: Final = KEEPING | PREEMPTED | {START_FAILED}
 """Why the last attempt was released: it decides which pods stay and how long is waited, so a refusal keeps it."""
+_WITHOUT: Final = "spec.instrumentation: none does without Hulk's init container; "
 _OUTSIDE: Final = f"mend what refuses it in the namespace, or {_MEND}"
 
 
@@ -83,14 +85,15 @@ def refusal_reason(error: Refused) -> str:
 
 
 def _ask(view: View) -> Outcome:
-    return Outcome((TryPod(sample_pod(view.admitted_job)),), stop=True, requeue_after_s=0)
+    return Outcome((TryPod(sample_pod(view.admitted_job, view.instrumentation)),), stop=True, requeue_after_s=0)
 
 
 def _held(view: View, error: Refused) -> HulkJobStatus:
     """The status of a job of which no pod would be taken; the sentence that says what to do is never cut off."""
     reason = INVALID_TEMPLATE if isinstance(error, Invalid) else refusal_reason(error)
     reserved = f"what is reserved is its pods ({len(view.pods)})" if view.pods else "nothing is reserved"
-    to_do = f"; {reserved}: {_TO_DO.get(reason, _OUTSIDE)}"
+    is_its = any(word in error.message for word in (view.instrumentation.image, names.INSTRUMENTATION_VOLUME))
+    to_do = f"; {reserved}: {_WITHOUT if is_its else ''}{_TO_DO.get(reason, _OUTSIDE)}"
     said = f"the API server does not take a worker's pod made of spec.template: {error.message}"
     message = head(said, MAX_MESSAGE - len(to_do)) + to_do
     before = condition(view.status, ConditionType.PLANNED)

@@ -75,7 +75,8 @@ def _new_pods(view: View, plan: Plan, workers: Sequence[int], ports: manifests.P
     if view.pod_groups and "schedulingGroup" not in job.spec.template.pod_spec():
         group = names.pod_group(job.metadata.name, plan.attempt)
         yield Create(POD_GROUPS, (manifests.pod_group(job, plan.attempt, len(workers)),))
-    yield Create(PODS, manifests.pods(view.admitted_job, plan, workers, ports, view.orders, group))
+    made = manifests.pods(view.admitted_job, plan, workers, ports, view.orders, group, view.instrumentation)
+    yield Create(PODS, made)
 
 
 def _is_broken(view: View) -> bool:
