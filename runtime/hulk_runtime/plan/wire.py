@@ -82,10 +82,26 @@ class Prediction(_Wire):
 
 
 class Sync(_Wire):
-    """How often the replicas come together: `local` only every `inner_steps` steps, the others in every step."""
+    """How often the replicas come together: `local` only every `inner_steps` steps, the others in every step.
+
+    The rest is of `local`: the outer step, and for scripts how many fragments come together in turn, merged how many
+    steps late.
+    """
 
     mode: Literal["ring", "wan", "local"]
     inner_steps: Positive = 1
+    outer_learning_rate: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 0.7
+    outer_momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
+    fragments: Positive = 1
+    delay_steps: Annotated[int, Field(ge=0)] = 0
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "Sync":
+        if self.fragments > self.inner_steps or self.delay_steps >= self.inner_steps:
+            raise ValueError(
+                f"{self.fragments} fragments, merged {self.delay_steps} steps late, in rounds of {self.inner_steps}"
+            )
+        return self
 
 
 class Transport(_Wire):
