@@ -1,16 +1,26 @@
 """hulk.DiLoCo on each rank of a gloo world beside the same in one process; a line for each kind that is right."""
 
 import copy
+import gzip
+import json
+import os
 import sys
 from collections.abc import Callable
+from ipaddress import IPv6Address
+from pathlib import Path
+from types import SimpleNamespace
 
 import diloco_reference as reference
 import hulk
+import pytest
 import torch
 import torch.distributed as dist
+from hulk_runtime.collective.process_group import Group
 from hulk_runtime.collective.reduction.compression import CODECS
 from hulk_runtime.diloco.sums import Feedback, Quantised
 from hulk_runtime.errors import PeerLostError
+from hulk_runtime.plan import wire
+from hulk_runtime.training.local_sgd import LocalStepper
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
@@ -18,6 +28,8 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils._pytree import tree_map
 
 PARTS = [["0.weight", "0.bias"], ["2.weight", "2.bias"], ["4.weight", "4.bias"]]
+NOWHERE = IPv6Address("::")
+TRAINING = {"globalBatch": 6, "precision": "fp32", "optimizer": "adamw", "steps": 7}
 STREAMING = {"sync_every": 6, "fragments": 3, "delay": 2}
 
 
@@ -50,6 +62,32 @@ def plain() -> None:
     model = reference.network()
     assert run(model, range(1, 14), sync_every=5).step == 13
     same(model, reference.trained([1.0] * dist.get_world_size(), 13, 5))
+
+
+def loop_of_the_runtime() -> None:
+    """The same as the runtime's own loop in mode local, in fp32, with shares 2 and 4 of 6 sequences."""
+    rank, shares = dist.get_rank(), (2, 4)
+    models = [reference.network().float() for _ in range(2)]
+
+    def loss(model: torch.nn.Module, step: int, sequences: range) -> torch.Tensor:
+        generator = torch.Generator().manual_seed(step)
+        x, y = torch.randn(6, 5, generator=generator), torch.randn(6, 3, generator=generator)
+        mine = slice(sequences.start, sequences.stop)
+        return torch.nn.functional.mse_loss(model(x[mine]), y[mine])
+
+    body = {**json.loads(gzip.decompress(Path(os.environ["HULK_PLAN"]).read_bytes())), "shares": shares}
+    plan = wire.Plan.model_validate({**body, "sync": {"mode": "local", "innerSteps": 3}, "training": TRAINING})
+    task = SimpleNamespace(module=models[0], learning_rate=0.01, loss=lambda step, mine: loss(models[0], step, mine))
+    stepper = LocalStepper(plan, Group(rank, 2, "gloo", torch.device("cpu"), {1 - rank: NOWHERE}), task, 0)
+    optimizer = torch.optim.AdamW(models[1].parameters(), lr=0.01)
+    mine = range(2) if not rank else range(2, 6)
+    with hulk.DiLoCo(models[1], optimizer, sync_every=3, weight=shares[rank]):
+        for step in range(1, 8):
+            stepper.together(step, stop=False, save=False)
+            optimizer.zero_grad()
+            loss(models[1], step, mine).backward()
+            optimizer.step()
+    same(models[1], models[0], 1e-5)
 
 
 def first_ranks_start() -> None:
@@ -98,12 +136,8 @@ def sharded() -> None:
         )
         same(model, expected)
     optimizer = reference.adamw(model)
-    try:
+    with pytest.raises(ValueError, match="are in the mesh of a model: they are no replicas"):
         hulk.DiLoCo(model, optimizer, group=dist.group.WORLD).__enter__()
-    except ValueError as error:
-        assert "are in the mesh of a model: they are no replicas" in str(error), error
-    else:
-        raise AssertionError("shards are no replicas")
 
 
 def sharded_state() -> None:
@@ -130,12 +164,8 @@ def ddp() -> None:
     run(model, range(1, 8), sync_every=3)
     same(model, reference.trained([1.0] * dist.get_world_size(), 7, 3))
     model = DistributedDataParallel(reference.network())
-    try:
+    with pytest.raises(ValueError, match=r"sums gradients of ranks \[0, 1\] in every step, which are all replicas"):
         run(model, range(1, 8), sync_every=3)
-    except ValueError as error:
-        assert "sums gradients of ranks [0, 1] in every step, which are all replicas" in str(error), error
-    else:
-        raise AssertionError("these replicas are the same in every step")
 
 
 def quantised() -> None:
@@ -168,7 +198,7 @@ def compressed() -> None:
     exact = reference.trained([1.0] * dist.get_world_size(), 40, 6, PARTS, 2, 0.5)
     start = vector(reference.network())
     moved = vector(exact) - start
-    for name, bound in (("bf16", 0.01), ("int8", 0.02), ("int4", 0.25)):
+    for name, bound in (("bf16", 0.001), ("int8", 0.003), ("int4", 0.04)):
         model = reference.network()
         run(model, range(1, 41), compression=name, **STREAMING)
         off = (vector(model) - start - moved).norm() / moved.norm()
@@ -332,13 +362,8 @@ def one_fails() -> None:
 def differing() -> None:
     """Ranks that were told different things say so instead of waiting for each other."""
     model = reference.network()
-    try:
+    with pytest.raises(ValueError, match=r"replica \d has .*sync_every=.*, replica \d has .*sync_every="):
         run(model, range(1, 3), sync_every=4 + dist.get_rank())
-    except ValueError as error:
-        assert "sync_every=4" in str(error), error
-        assert "sync_every=5" in str(error), error
-    else:
-        raise AssertionError("they cannot train together")
 
 
 def of_the_job() -> None:
