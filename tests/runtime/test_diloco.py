@@ -6,6 +6,7 @@ from typing import Any
 import hulk
 import pytest
 import torch
+from test_wan_training import TWO, wan
 
 SCRIPT = str(Path(__file__).with_name("diloco_script.py"))
 STREAMED = {"mode": "local", "innerSteps": 6, "outerLearningRate": 0.5, "outerMomentum": 0.25, "fragments": 3}
@@ -37,6 +38,10 @@ def test_quantised_outer_gradients_arrive_over_many_rounds(job, make_plan) -> No
 
 def test_a_run_goes_on_from_its_state_and_a_replica_from_the_others(job, make_plan) -> None:
     run(job, make_plan((1, 1)), "resumed", "one_restarts", "exceptions")
+
+
+def test_sums_go_over_planned_flows_compressed_as_planned(job, make_plan) -> None:
+    run(job, make_plan((1, 1), **wan(2, classes=TWO, compression="int8")), "planned")
 
 
 def test_without_arguments_it_is_as_the_job_says(job, make_plan) -> None:
