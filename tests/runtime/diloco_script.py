@@ -22,6 +22,7 @@ from hulk_runtime.diloco.sums import Feedback, Quantised
 from hulk_runtime.errors import PeerLostError
 from hulk_runtime.plan import wire
 from hulk_runtime.training.local_sgd import LocalStepper
+from torch.distributed.algorithms.ddp_comm_hooks.debugging_hooks import noop_hook
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
@@ -159,14 +160,38 @@ def sharded_state() -> None:
 
 
 def ddp() -> None:
-    """Around a model of one rank; one that sums in every step is refused."""
+    """Around a model of one rank, or of all: then the sums of every step stay inside a region until the context ends.
+
+    One with a hook of the script's is refused.
+    """
     mine = [dist.new_group([rank]) for rank in range(dist.get_world_size())][dist.get_rank()]
     model = DistributedDataParallel(reference.network(), process_group=mine)
     run(model, range(1, 8), sync_every=3)
     same(model, reference.trained([1.0] * dist.get_world_size(), 7, 3))
     model = DistributedDataParallel(reference.network())
-    with pytest.raises(ValueError, match=r"sums gradients of ranks \[0, 1\] in every step, which are all replicas"):
+    diloco = run(model, range(1, 8), sync_every=3)
+    same(model, reference.trained([1.0] * dist.get_world_size(), 7, 3))
+    reference.train(model, reference.adamw(model), 8, dist.get_rank())
+    equal_everywhere(vector(model))  # by the gradients' mean
+    with diloco:
+        pass
+    model = DistributedDataParallel(reference.network())
+    model.register_comm_hook(None, noop_hook)
+    with pytest.raises(ValueError, match=r"ranks \[0, 1\] in every step by a hook of the script's own"):
         run(model, range(1, 8), sync_every=3)
+
+
+def ddp_of_regions() -> None:
+    """Two ranks in each of two regions: a region is a replica, with the mean of its ranks' gradients."""
+
+    def step(net: torch.nn.Module, optimizer: torch.optim.Optimizer, number: int, replica: int) -> None:
+        optimizer.zero_grad()
+        sum(reference.loss(net, number, 2 * replica + rank) / 2 for rank in range(2)).backward()
+        optimizer.step()
+
+    model = DistributedDataParallel(reference.network())
+    run(model, range(1, 21), **STREAMING)
+    same(model, reference.trained([1.0, 1.0], 20, 6, PARTS, 2, 0.5, step=step))
 
 
 def quantised() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import hulk
 import pytest
 import torch
+from hulk_lab.builds import python
 from test_wan_training import TWO, wan
 
 SCRIPT = str(Path(__file__).with_name("diloco_script.py"))
@@ -40,6 +41,11 @@ def test_a_run_goes_on_from_its_state_and_a_replica_from_the_others(job, make_pl
     run(job, make_plan((1, 1)), "resumed", "one_restarts", "exceptions")
 
 
+def test_trainers_wrap_models_over_all_ranks(job, make_plan) -> None:
+    workers = [{"node": f"node-{i}", "region": f"region-{i // 2}", "accelerators": 1} for i in range(4)]
+    run(job, make_plan((1, 1, 1, 1), workers=workers), "ddp_of_regions")
+
+
 def test_sums_go_over_planned_flows_compressed_as_planned(job, make_plan) -> None:
     run(job, make_plan((1, 1), **wan(2, classes=TWO, compression="int8")), "planned")
 
@@ -54,6 +60,14 @@ def test_others_hear_of_a_rank_that_fails(job, make_plan, compression: str) -> N
     assert all(rank.wait() != 0 for rank in ranks)
     assert "KeyError" in ranks[0].output
     assert all("lost, and goes on alone" in rank.output for rank in ranks[1:])
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize("trainer", ["hf", "lightning"])
+def test_trainers_train_apart_by_a_callback(job, make_plan, tmp_path: Path, trainer: str) -> None:
+    script = str(Path(__file__).with_name("diloco_trainers.py"))
+    for rank in job.run_ranks(make_plan((1, 1)), script, str(python.build_trainers()), trainer, str(tmp_path)):
+        assert f"{trainer} is right" in rank.output
 
 
 def model(num_layers: int = 2) -> torch.nn.Module:

@@ -6,6 +6,7 @@ fragments      parameters -> fragments of about equal size
 fragment       the parameters of one: where all replicas began, its outer gradient, the outer step
 outer_step     Nesterov's momentum on a flat vector, or any of torch's optimizers
 replicas       which ranks hold the same parameters; what they agree on before they begin
+ddp_apart      what sums gradients over all replicas in every step does so inside a region meanwhile
 sums           outer gradients over the replicas: exact, by planned flows, or as quantised payloads
 state          what a checkpoint holds
 """

@@ -22,7 +22,8 @@ import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
 
-from hulk_runtime.diloco import replicas, state, trained
+from hulk_runtime.diloco import ddp_apart, replicas, state, trained
+from hulk_runtime.diloco.ddp_apart import Apart
 from hulk_runtime.diloco.fragment import Fragment, UnderWay
 from hulk_runtime.diloco.outer_step import Factory, Outer
 from hulk_runtime.diloco.replicas import Introduction
@@ -71,6 +72,7 @@ class DiLoCo:
         self._share = 1.0
         self._group: dist.ProcessGroup | None = None
         self._sums: Sums | None = None
+        self._apart: list[Apart] = []
         self._hook: Any = None
 
     @property
@@ -82,11 +84,13 @@ class DiLoCo:
         if self._optimizer in _entered:
             raise ValueError("the optimizer is in a DiLoCo context already")
         self._group = replicas.of_model(self._model, self._given)
+        self._apart = ddp_apart.of_model(self._model, self._group)
         with torch.no_grad():
             self._meet()
             self._sums = sums_of(self._group, self._settings.compression)
             self._hook = self._optimizer.register_step_post_hook(self._stepped)
             _entered.add(self._optimizer)
+            self._keep_apart(True)
             try:
                 self._send_again()
             except BaseException:
@@ -110,12 +114,17 @@ class DiLoCo:
         """What is under way is waited for by nobody; who enters again begins it again."""
         self._hook.remove()
         _entered.discard(self._optimizer)
+        self._keep_apart(False)
         assert self._sums is not None
         self._sums.close(is_whole)
         self._sums = None
         for fragment in self._fragments:
             if fragment.under_way is not None:
                 fragment.under_way = replace(fragment.under_way, sum=None)
+
+    def _keep_apart(self, on: bool) -> None:
+        for wrapped in self._apart:
+            wrapped.switch(on)
 
     def _send_again(self) -> None:
         for fragment in self._in_order():

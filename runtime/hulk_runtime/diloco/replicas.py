@@ -13,7 +13,6 @@ import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor
-from torch.nn.parallel import DistributedDataParallel
 
 from hulk_runtime.collective.process_group import lost_peers
 
@@ -29,7 +28,7 @@ def of_model(model: torch.nn.Module, given: "dist.ProcessGroup | DeviceMesh | No
         raise ValueError(f"parameters lie on {len(meshes)} meshes, of ranks {sorted(meshes)}: one is needed")
     mesh = next(iter(meshes), ())
     group = _given(given) if given is not None else _found(mesh)
-    _refuse_those_that_sum_already(model, mesh, dist.get_process_group_ranks(group))
+    _refuse_shards(mesh, dist.get_process_group_ranks(group))
     return group
 
 
@@ -62,20 +61,9 @@ def new_group(ranks: list[int], backend: str | None = None) -> dist.ProcessGroup
     return group
 
 
-def _refuse_those_that_sum_already(model: torch.nn.Module, mesh: tuple[int, ...], replicas: list[int]) -> None:
-    if len(replicas) == 1:
-        return
-    others = set(replicas) - {dist.get_rank()}
-    if shared := others & set(mesh):
+def _refuse_shards(mesh: tuple[int, ...], replicas: list[int]) -> None:
+    if shared := (set(replicas) - {dist.get_rank()}) & set(mesh):
         raise ValueError(f"ranks {sorted(shared)} of ranks {replicas} are in the mesh of a model: they are no replicas")
-    for module in model.modules():
-        if isinstance(module, DistributedDataParallel):
-            ranks = dist.get_process_group_ranks(module.process_group)
-            if others <= set(ranks):
-                raise ValueError(
-                    f"DistributedDataParallel sums gradients of ranks {ranks} in every step, which are all replicas: "
-                    f"give it process_group, of ranks in one region or of rank {dist.get_rank()} alone"
-                )
 
 
 def _ranks(mesh: DeviceMesh) -> tuple[int, ...]:
