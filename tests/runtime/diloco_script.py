@@ -142,6 +142,28 @@ def sharded() -> None:
         hulk.DiLoCo(model, optimizer, group=dist.group.WORLD).__enter__()
 
 
+def sharded_planned() -> None:
+    """Each shard over flows of its own, in fp32; groups of two ranks in two regions."""
+
+    def make() -> torch.nn.Module:
+        return reference.network().float()
+
+    def step(net: torch.nn.Module, optimizer: torch.optim.Optimizer, number: int, replica: int) -> None:
+        optimizer.zero_grad()
+        generator = torch.Generator().manual_seed(1000 * number + replica)
+        net(torch.randn(8, 5, generator=generator)).square().mean().backward()
+        optimizer.step()
+
+    meshes = init_device_mesh("cpu", (2, 2), mesh_dim_names=("replica", "shard"))
+    model = fully_shard(make(), mesh=meshes["shard"])
+    optimizer = reference.adamw(model)
+    with hulk.DiLoCo(model, optimizer, **STREAMING):
+        for number in range(1, 14):
+            step(model, optimizer, number, dist.get_rank() // 2)
+    assert planned_sums.between_regions_of.cache_info().currsize == 1
+    same(model, reference.trained([1.0, 1.0], 13, 6, PARTS, 2, 0.5, step=step, make=make), 2e-5)
+
+
 def sharded_state() -> None:
     """A shard's state is of DTensors, and goes on."""
     replica, meshes = dist.get_rank() // 2, init_device_mesh("cpu", (2, 2), mesh_dim_names=("replica", "shard"))
