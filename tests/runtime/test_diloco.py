@@ -7,6 +7,7 @@ import hulk
 import pytest
 import torch
 from hulk_lab.builds import python
+from hulk_runtime.diloco.replicas import digest
 from test_wan_training import TWO, wan
 
 SCRIPT = str(Path(__file__).with_name("diloco_script.py"))
@@ -94,6 +95,17 @@ def test_one_process_alone_takes_outer_steps() -> None:
     torch.testing.assert_close(net[0].weight.detach(), start - 0.1)
 
 
+def test_all_begin_where_the_model_is_when_the_context_is_entered() -> None:
+    net = model(1)
+    optimizer = sgd(net)
+    diloco = hulk.DiLoCo(net, optimizer, sync_every=1, outer=hulk.Outer(0.5, 0.0))
+    torch.nn.init.ones_(net[0].weight)
+    with diloco:
+        net[0].weight.grad = torch.ones(3, 3)
+        optimizer.step()
+    torch.testing.assert_close(net[0].weight.detach(), torch.full((3, 3), 0.95))
+
+
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
@@ -155,6 +167,14 @@ def test_states_of_another_model_are_refused() -> None:
         hulk.DiLoCo(net, sgd(net)).load_state_dict(saved)
     with pytest.raises(ValueError, match="state of 1 fragments for 2"):
         hulk.DiLoCo(net, sgd(net), fragments=2).load_state_dict(saved)
+
+
+def test_a_digest_is_of_every_bit_that_replicas_have_in_common() -> None:
+    one, other = torch.zeros(5000), torch.zeros(5000)
+    other[2500] = 1e-9
+    held = [digest([tensor, {"velocity": tensor, "rates": [0.7]}]) for tensor in (one, one.clone())]
+    assert held[0] == held[1] != digest([one, {"velocity": other, "rates": [0.7]}])
+    assert held[0] != digest([one, {"velocity": one, "rates": [0.8]}])
 
 
 def test_half_precision_parameters_have_wide_anchors() -> None:

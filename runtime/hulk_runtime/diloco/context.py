@@ -11,6 +11,7 @@ delay, training goes on while they are summed (Streaming DiLoCo, arXiv 2501.1851
 replicas come together once more, and have the same parameters.
 """
 
+import math
 import weakref
 from collections.abc import Sequence
 from dataclasses import replace
@@ -57,7 +58,7 @@ class DiLoCo:
         group: "dist.ProcessGroup | DeviceMesh | None" = None,
         weight: float = 1.0,
     ) -> None:
-        if not weight > 0:
+        if not 0 < weight < math.inf:
             raise ValueError(f"weight {weight} must be > 0")
         num_fragments = fragments if isinstance(fragments, int) or fragments is None else len(fragments)
         self._settings = Settings.chosen(sync_every, num_fragments, delay, mixing, compression)
@@ -69,6 +70,7 @@ class DiLoCo:
         self._fragments = [Fragment({name: parameters[name] for name in names}, self._outer) for names in parts]
         self._num_trained = trained.count(self._optimizer)
         self._step = 0
+        self._has_begun = False
         self._share = 1.0
         self._group: dist.ProcessGroup | None = None
         self._sums: Sums | None = None
@@ -86,7 +88,11 @@ class DiLoCo:
         self._group = replicas.of_model(self._model, self._given)
         self._apart = ddp_apart.of_model(self._model, self._group)
         with torch.no_grad():
+            if not self._has_begun:
+                for fragment in self._fragments:
+                    fragment.begin_here()
             self._meet()
+            self._has_begun = True
             self._sums = sums_of(self._group, self._settings.compression)
             self._hook = self._optimizer.register_step_post_hook(self._stepped)
             _entered.add(self._optimizer)
@@ -223,4 +229,4 @@ class DiLoCo:
                 state.load(fragment, saved)
                 if not keep_model:
                     fragment.merge(0.0)
-        self._step = found["step"]
+        self._step, self._has_begun = found["step"], True

@@ -51,10 +51,17 @@ class Fragment:
         """A vector of the fragment as those of its parameters."""
         return torch.split(values_N, self._sizes)
 
+    def begin_here(self) -> None:
+        """The anchor is where the model is now."""
+        self.anchor_N.copy_(self._own())
+
     def outer_gradient(self) -> torch.Tensor:
         """What this replica has moved since all began, downwards."""
+        return self.anchor_N - self._own()
+
+    def _own(self) -> torch.Tensor:
         own = [local(parameter).flatten() for parameter in self.parameters.values()]
-        return self.anchor_N - torch.cat([one.to(self.anchor_N.dtype) for one in own])
+        return torch.cat([one.to(self.anchor_N.dtype) for one in own])
 
     def take(self, mean_N: torch.Tensor, mixing: float) -> None:
         """The outer step, and its merge with what the replica has become meanwhile."""

@@ -5,7 +5,7 @@ the same place of their own meshes. Other models are whole on every rank.
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -116,12 +116,22 @@ def wait_for_all(group: dist.ProcessGroup | None) -> None:
             dist.barrier(group)
 
 
-def digest(values: Iterable[object]) -> str:
-    """Of tensors by their bits, and of anything else by its text."""
+def digest(values: object) -> str:
+    """Of lists and dicts of tensors, by their bits, and of anything else, by its text."""
     found = hashlib.blake2b(digest_size=16)
-    for value in values:
+    for value in _leaves(values):
         if isinstance(value, torch.Tensor):
             found.update(value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
         else:
             found.update(repr(value).encode())
     return found.hexdigest()
+
+
+def _leaves(values: object) -> Iterator[object]:
+    if isinstance(values, dict):
+        values = [part for item in values.items() for part in item]
+    if not isinstance(values, list | tuple):
+        yield values
+        return
+    for value in values:
+        yield from _leaves(value)
