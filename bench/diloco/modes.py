@@ -51,8 +51,15 @@ OUTER = (
         for rate, momentum in ((1.0, 0.0), (1.0, 0.5), (0.7, 0.8), (0.4, 0.9), (1.5, 0.5))
     ),
     *(Mode(f"inner rate x {inner:g}", 50, inner=inner) for inner in (1.5, 2.0, 3.0)),
+    *(Mode(f"every step for {warm:.0%} first", 50, warm=warm) for warm in (0.05, 0.1, 0.4)),
+    *(
+        Mode(f"the same for 10 %, outer {rate:g}, momentum {momentum:g}", 50, 1, 0, "none", rate, momentum, 0.1)
+        for rate, momentum in ((1.0, 0.0), (1.0, 0.5), (0.7, 0.8))
+    ),
+    Mode("rounds of 10, 10 % first", 10, warm=0.1),
+    Mode("rounds of 10, outer 1, momentum 0.5, 10 % first", 10, outer_learning_rate=1.0, outer_momentum=0.5, warm=0.1),
 )
-"""What was looked at for the defaults."""
+"""What was looked at for the defaults: where a gap to every step comes from."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ import gzip
 import json
 import os
 import sys
+import time
 from collections.abc import Callable
 from ipaddress import IPv6Address
 from pathlib import Path
@@ -283,6 +284,24 @@ def resumed() -> None:
             for step in range(12, 21):
                 reference.train(model, optimizer, step, dist.get_rank())
         same(model, whole, 0.0)
+
+
+def goes_on_meanwhile() -> None:
+    """The first rank trains until a merge is due while the second has not even begun to sum."""
+    for compression in ("none", "int8"):
+        told = Path(os.environ["HULK_PLAN"]).with_name(f"told-{compression}")
+        model = reference.network()
+        optimizer = reference.adamw(model)
+        with hulk.DiLoCo(model, optimizer, sync_every=4, delay=3, compression=compression):
+            for step in range(1, 9):
+                if step == 4 and dist.get_rank():
+                    deadline = time.monotonic() + 60
+                    while not told.exists():
+                        assert time.monotonic() < deadline, "the first rank waits for its sum"
+                        time.sleep(0.01)
+                reference.train(model, optimizer, step, dist.get_rank())
+                if step == 6 and not dist.get_rank():
+                    told.touch()
 
 
 def one_restarts() -> None:

@@ -27,7 +27,7 @@ def test_two_replicas_are_what_the_papers_write_down(job, make_plan) -> None:
 
 
 def test_models_and_optimizers_of_all_kinds(job, make_plan) -> None:
-    run(job, make_plan((1, 1)), "frozen_and_groups", "closures", "differing")
+    run(job, make_plan((1, 1)), "frozen_and_groups", "closures", "differing", "goes_on_meanwhile")
 
 
 def test_shards_sync_with_those_of_other_replicas(job, make_plan) -> None:
