@@ -14,6 +14,7 @@
     trainers     a step of plain torch scripts, DDP and HSDP, over the emulated WAN: by gloo, and instrumented
     gil          whether the all-reduce's thread slows the backward pass, and at which rate Python is the limit
     convergence  what local SGD and compression do to the loss; ranks are threads of one process
+    diloco       what DiLoCo, in fragments too and quantised, does to the loss of a model of 10 M parameters
     crossover    from which link speed on a synchronous step pays, local SGD below; predictions only, nothing measured
     solve        how good and how quick planning is, and what its time earns; predictions only, nothing measured
     planner      how good and how quick searches over any layout are; predictions only, nothing measured
@@ -67,6 +68,7 @@ from bench import (
 )
 from bench.allreduce import whole as all_reduces
 from bench.closed_form import question as closed_form
+from bench.diloco import question as diloco
 from bench.families import question as families
 from bench.fleet import question as fleet
 from bench.gil import question as gil
@@ -106,6 +108,7 @@ QUESTIONS: dict[str, Callable[[bool], None]] = {
     "trainers": trainers.run,
     "gil": gil.run,
     "convergence": convergence.run,
+    "diloco": diloco.run,
     "crossover": lambda short: crossover.run(factors=crossover.FACTORS[::2] if short else crossover.FACTORS),
     "solve": bench_solve.run,
     "planner": planner.run,

@@ -17,10 +17,10 @@ import time
 from dataclasses import dataclass
 
 import torch
+from hulk_runtime.diloco.outer_step import DILOCO, Outer
 from hulk_runtime.examples import text
 from hulk_runtime.examples.byte_gpt import ByteTask
 from hulk_runtime.plan import wire
-from hulk_runtime.training.local_sgd import DILOCO, Outer
 from rich.console import Console
 from rich.table import Table
 
@@ -135,7 +135,7 @@ def _train(method: Method, order: int, looks: tuple[int, ...]) -> Run:
             losses[step] = _loss(judge, module)
 
     began = time.perf_counter()
-    sent_bytes = train(plan, lambda: Ordered(plan, order, trained), method.compression, look, method.outer)
+    sent_bytes = train(plan, lambda: Ordered(plan, order, trained), method.compression, look)
     return Run(method, order, losses, sent_bytes / looks[-1], time.perf_counter() - began)
 
 
@@ -160,7 +160,16 @@ def plan_of(method: Method, steps: int, share: int = SHARE) -> wire.Plan:
         training=wire.Training(global_batch=share * num_ranks, precision="fp32", optimizer="adamw", steps=steps),
         model=MODEL,
         num_buckets=1,
-        sync=wire.Sync(mode="local", inner_steps=method.inner_steps) if method.inner_steps else None,
+        sync=_sync(method) if method.inner_steps else None,
         preflight=False,
         digest="",
+    )
+
+
+def _sync(method: Method) -> wire.Sync:
+    return wire.Sync(
+        mode="local",
+        inner_steps=method.inner_steps,
+        outer_learning_rate=method.outer.learning_rate,
+        outer_momentum=method.outer.momentum,
     )

@@ -16,7 +16,7 @@ import torch
 from hulk_runtime.collective.process_group import Group, Work
 from hulk_runtime.collective.reduction.compression import CODECS
 from hulk_runtime.plan.wire import Plan
-from hulk_runtime.training.local_sgd import DILOCO, LocalStepper, Outer
+from hulk_runtime.training.local_sgd import LocalStepper
 from hulk_runtime.training.stepper import Stepper, Task
 
 NOWHERE = IPv6Address("::")
@@ -85,7 +85,7 @@ class ThreadGroup(Group):
 Look = Callable[[int, torch.nn.Module], None]
 
 
-def train(plan: Plan, make_task: Callable[[], Task], compression: str, look: Look, outer: Outer = DILOCO) -> int:
+def train(plan: Plan, make_task: Callable[[], Task], compression: str, look: Look) -> int:
     """Train as planned; returns the bytes that each rank has sent to the sum.
 
     `look` is called after every step of all ranks, with its number and the parameters that all have in common.
@@ -99,7 +99,7 @@ def train(plan: Plan, make_task: Callable[[], Task], compression: str, look: Loo
             peers = {other: NOWHERE for other in range(plan.num_ranks) if other != rank}
             group = ThreadGroup(rank, plan.num_ranks, "gloo", torch.device("cpu"), peers, meeting=meeting)
             ours = (plan, group, tasks[rank], 0)
-            stepper = LocalStepper(*ours, outer) if plan.inner_steps else Stepper(*ours)
+            stepper = LocalStepper(*ours) if plan.inner_steps else Stepper(*ours)
             for step in range(1, plan.training.steps + 1):
                 _, report = stepper.together(step, stop=False, save=False)
                 if rank == 0 and report.of_all:

@@ -2,12 +2,39 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 MODES = ("auto", "ring", "wan", "local")
 COMPRESSIONS = ("none", "bf16", "int8")
 ON_REGION_LOSS = ("restart", "continue")
 ENCRYPTIONS = ("wan", "none")
+
+
+@dataclass(frozen=True, slots=True)
+class Rounds:
+    """Of mode "local" what the plan passes on: DiLoCo's outer step, and how programs that can bring layers together.
+
+    `fragments` of the layers come together in turn in each round, each merged `delay_steps` after its sum began.
+    """
+
+    outer_learning_rate: float = 0.7
+    outer_momentum: float = 0.9
+    fragments: int = 1
+    delay_steps: int = 0
+
+    def __post_init__(self) -> None:
+        if not (0 < self.outer_learning_rate < math.inf and 0 <= self.outer_momentum < 1):
+            raise ValueError(
+                f"sync: outer learning rate {self.outer_learning_rate} must be > 0, momentum {self.outer_momentum} "
+                "in [0, 1)"
+            )
+        if self.fragments < 1 or self.delay_steps < 0:
+            raise ValueError(f"sync: {self.fragments} fragments must be >= 1, {self.delay_steps} delay steps >= 0")
+
+
+DILOCO = Rounds()
+"""As the paper has it, all layers at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +45,7 @@ class Sync:
     between two synchronisations, "auto" leaves the choice to the planner. `compression` is of WAN hops only.
     `on_region_loss` "continue": the workers that are left go on without a region that was cut off.
     `fixed_shares`: Hulk's own keeps the plan's shares whatever the links do. `encryption` is of Hulk's own as well, and
-    of what crosses regions alone.
+    of what crosses regions alone. `rounds` is of "local".
     """
 
     mode: str = "auto"
@@ -27,6 +54,7 @@ class Sync:
     on_region_loss: str = "restart"
     fixed_shares: bool = False
     encryption: str = "wan"
+    rounds: Rounds = DILOCO
 
     def __post_init__(self) -> None:
         if self.mode not in MODES:
@@ -39,6 +67,11 @@ class Sync:
             raise ValueError(f"sync: encryption {self.encryption!r} must be one of {', '.join(ENCRYPTIONS)}")
         if self.inner_steps < 1:
             raise ValueError(f"sync: {self.inner_steps} inner steps must be >= 1")
+        if self.rounds.fragments > self.inner_steps or self.rounds.delay_steps >= self.inner_steps:
+            raise ValueError(
+                f"sync: {self.rounds.fragments} fragments, merged {self.rounds.delay_steps} steps late, in rounds of "
+                f"{self.inner_steps} steps"
+            )
         if self.mode == "ring" and (self.compression != "none" or self.on_region_loss != "restart"):
             raise ValueError(
                 f"sync: compression {self.compression!r} and on region loss {self.on_region_loss!r} "

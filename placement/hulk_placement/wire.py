@@ -20,6 +20,7 @@ from hulk_placement.collective.plan import CollectivePlan
 from hulk_placement.cost.gloo import AT_A_TIME
 from hulk_placement.model import Transformer
 from hulk_placement.plan import Layout, Plan, Prediction, WorkerSlot
+from hulk_placement.sync import DILOCO, Rounds
 from hulk_placement.workload import Workload
 
 VERSION = 1
@@ -36,7 +37,7 @@ class Meta:
     """What a pod must know beside the plan.
 
     `gradient_bytes` of a rank, 0 where that is not known; `interface`: the network interface that the links were
-    measured over, None where pods may choose.
+    measured over, None where pods may choose. `rounds` is of plans with inner steps.
     """
 
     operator_version: str
@@ -47,6 +48,7 @@ class Meta:
     shape: Transformer | None
     gradient_bytes: int = 0
     interface: str | None = None
+    rounds: Rounds = DILOCO
 
     @classmethod
     def of(cls, workload: Workload, *, operator_version: str, steps: int, interface: str | None = None) -> Meta:
@@ -60,6 +62,7 @@ class Meta:
             workload.model.shape,
             workload.model.gradient_bytes,
             interface,
+            workload.sync.rounds,
         )
 
 
@@ -94,7 +97,7 @@ def document(plan: Plan, meta: Meta) -> dict[str, Any]:
             "calibrated": plan.prediction.calibrated,
         },
         "preflight": not plan.prediction.calibrated,
-        **_collective_to_wire(plan),
+        **_collective_to_wire(plan, meta.rounds),
         **pipeline_wire.to_wire(plan),
         **_transport_to_wire(plan, meta),
     }
@@ -106,12 +109,26 @@ def version_of(plan: Plan) -> int:
     return VERSION if plan.collective is None or plan.collective.encryption == "none" else SEALED_VERSION
 
 
-def _collective_to_wire(plan: Plan) -> dict[str, Any]:
+def _collective_to_wire(plan: Plan, rounds: Rounds) -> dict[str, Any]:
     """The keys that only some plans have: flows of Hulk's own all-reduce, and how often the replicas come together."""
     body: dict[str, Any] = {} if plan.collective is None else {"collective": as_document(plan.collective)}
     if plan.inner_steps is not None:
-        body["sync"] = {"mode": "local", "innerSteps": plan.inner_steps}
+        body["sync"] = {"mode": "local", "innerSteps": plan.inner_steps, **_rounds_to_wire(rounds)}
     return body
+
+
+_ROUNDS = {
+    "outerLearningRate": "outer_learning_rate",
+    "outerMomentum": "outer_momentum",
+    "fragments": "fragments",
+    "delaySteps": "delay_steps",
+}
+
+
+def _rounds_to_wire(rounds: Rounds) -> dict[str, Any]:
+    """What differs from what an older runtime does."""
+    found = {key: getattr(rounds, name) for key, name in _ROUNDS.items()}
+    return {key: value for key, value in found.items() if value != getattr(DILOCO, _ROUNDS[key])}
 
 
 def _transport_to_wire(plan: Plan, meta: Meta) -> dict[str, Any]:
@@ -250,4 +267,5 @@ def _meta_from_wire(body: dict[str, Any]) -> Meta:
         shape=None if body["model"] is None else _shape_from_wire(body["model"]),
         gradient_bytes=body.get("transport", {}).get("gradientBytes", 0),
         interface=body.get("transport", {}).get("interface"),
+        rounds=Rounds(**{_ROUNDS[key]: value for key, value in body.get("sync", {}).items() if key in _ROUNDS}),
     )

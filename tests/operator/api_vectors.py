@@ -70,6 +70,22 @@ BROKEN_RULES: dict[str, tuple[dict[str, Any], str]] = {
     "micro-batch": ({"training.microBatch": 9}, "training.microBatch must be at most training.globalBatch"),
     "parallelism": ({"parallelism": {"pipeline": 3, "tensor": 2}}, "needs more accelerators than workers.max x"),
     "local without mode": ({"sync": {"local": {"innerSteps": 5}}}, "sync.local is for sync.mode local"),
+    "no outer step": (
+        {"sync": {"mode": "local", "local": {"outerLearningRate": "0"}}},
+        "sync.local.outerLearningRate must be above 0",
+    ),
+    "momentum for ever": (
+        {"sync": {"mode": "local", "local": {"outerMomentum": "1"}}},
+        "sync.local.outerMomentum must be below 1",
+    ),
+    "fragments without a step": (
+        {"sync": {"mode": "local", "local": {"innerSteps": 2, "fragments": 3}}},
+        "sync.local.fragments must be at most innerSteps",
+    ),
+    "merged after the next": (
+        {"sync": {"mode": "local", "local": {"innerSteps": 2, "delaySteps": 2}}},
+        "sync.local.delaySteps must be below innerSteps",
+    ),
     "compressed ring": ({"sync": {"mode": "ring", "compression": "bf16"}}, "mode ring sends values as they are"),
     "ring without a region": (
         {"sync": {"mode": "ring", "onRegionLoss": "continue"}},
@@ -288,6 +304,18 @@ GOOD_SPECS: dict[str, dict[str, Any]] = {
     "local": {"sync": {"mode": "local"}},
     "stages, one replica's sequence for two workers": {"training.globalBatch": 1, "parallelism": {"pipeline": 2}},
     "local for so many steps": {"sync": {"mode": "local", "local": {"innerSteps": 500}}},
+    "fragments in turn": {
+        "sync": {
+            "mode": "local",
+            "local": {
+                "innerSteps": 60,
+                "outerLearningRate": "0.4",
+                "outerMomentum": "0",
+                "fragments": 60,
+                "delaySteps": 59,
+            },
+        }
+    },
     "not encrypted": {"sync": {"encryption": "none"}},
     "compressed, without a region": {"sync": {"compression": "int8", "onRegionLoss": "continue"}},
     "worth by a sigmoid": {"utility": {"type": "sigmoid", "sigmoid": {"steepness": "0.001", "midpoint": 3000}}},

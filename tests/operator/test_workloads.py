@@ -17,7 +17,7 @@ from hulk_operator.inputs.workloads import (
     to_workload,
 )
 from hulk_placement.model import Transformer
-from hulk_placement.sync import Sync
+from hulk_placement.sync import Rounds, Sync
 from hulk_placement.workload import Workload
 
 ROOT = Path(__file__).parents[2]
@@ -297,6 +297,13 @@ def test_shares_go_by_speed_where_the_program_is_known_to_weigh_them(
         ({"mode": "ring"}, Sync(mode="ring")),
         ({"mode": "local"}, Sync(mode="local", inner_steps=50)),
         ({"mode": "local", "local": {"innerSteps": 200}}, Sync(mode="local", inner_steps=200)),
+        (
+            {
+                "mode": "local",
+                "local": {"outerLearningRate": "0.5", "outerMomentum": "0.8", "fragments": 4, "delaySteps": 3},
+            },
+            Sync(mode="local", rounds=Rounds(0.5, 0.8, 4, 3)),
+        ),
         (
             {"mode": "wan", "compression": "int8", "onRegionLoss": "continue", "fixedShares": True},
             Sync(mode="wan", compression="int8", on_region_loss="continue", fixed_shares=True),

@@ -29,7 +29,7 @@ from hulk_placement.search.ring.region_graph import Work
 from hulk_placement.search.transport import _collective
 from hulk_placement.search.why_wan import crossover
 from hulk_placement.solve import solve
-from hulk_placement.sync import Sync
+from hulk_placement.sync import Rounds, Sync
 from hulk_placement.topology import Link, Machine, Topology
 from hulk_placement.workload import Workload
 from hypothesis import given, settings
@@ -234,7 +234,7 @@ def full_plan(problem: Problem, order: tuple[int, ...]) -> Plan | None:
 def test_every_plan_is_what_the_evaluator_says_and_fits_the_schema(data: st.DataObject) -> None:
     topology = data.draw(worlds.worlds(slots=True))
     mode = data.draw(st.sampled_from(["auto", "wan", "local"]))
-    asked = replace(data.draw(worlds.jobs(topology)), sync=Sync(mode))
+    asked = replace(data.draw(worlds.jobs(topology)), sync=Sync(mode, rounds=Rounds(0.5, 0.8, 4, 3)))
     for plan in solve([asked], [], topology).plans.values():
         assert plan.prediction == predict(plan, asked, topology)
         assert asked.min_workers <= len(plan.workers) <= asked.max_workers
@@ -243,6 +243,10 @@ def test_every_plan_is_what_the_evaluator_says_and_fits_the_schema(data: st.Data
         jsonschema.validate(document, SCHEMA)
         decoded, meta = wire.decode(wire.encode(plan, meta_of(asked)))
         assert json.loads(json.dumps(wire.document(decoded, meta))) == document
+        rounds = {"outerLearningRate": 0.5, "outerMomentum": 0.8, "fragments": 4, "delaySteps": 3}
+        is_local = document.get("sync", {}).get("mode") == "local"
+        assert rounds.items() <= document.get("sync", {}).items() or not is_local
+        assert is_local == (mode == "local")
 
 
 def test_a_plan_says_what_a_region_shares() -> None:

@@ -7,12 +7,12 @@ import zlib
 from collections.abc import Iterable, Mapping
 
 import torch
+from hulk_runtime.diloco.outer_step import Nesterov
 from hulk_runtime.pipeline.dataflow import Flows
 from hulk_runtime.pipeline.micro_batches import Tensors
 from hulk_runtime.pipeline.sharding import ShardedEmbedding, copied, summed
 from hulk_runtime.pipeline.stages import Model, Part
 from hulk_runtime.plan.pipeline_schedule import Schedule
-from hulk_runtime.training.optimizers import Nesterov
 from torch import nn
 
 NUM_TOKENS = 11

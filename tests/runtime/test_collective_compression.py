@@ -27,7 +27,8 @@ def largest_error(name, sent):
     if name == "bf16":
         return sent.abs() * 2.0**-8
     padded = torch.nn.functional.pad(sent, (0, -len(sent) % BLOCK)).view(-1, BLOCK)
-    return (padded.abs().amax(1, keepdim=True) * (0.5 / 127 * (1 + 1e-5))).expand(-1, BLOCK).reshape(-1)[: len(sent)]
+    steps = {"int8": 127, "int4": 7}[name]
+    return (padded.abs().amax(1, keepdim=True) * (0.5 / steps * (1 + 1e-5))).expand(-1, BLOCK).reshape(-1)[: len(sent)]
 
 
 @both
@@ -74,9 +75,10 @@ def test_the_same_values_give_the_same_bytes(codec, sent, other):
     assert torch.equal(codec.decode(first, len(sent)).nan_to_num(), codec.decode(shifted, len(sent)).nan_to_num())
 
 
-@both
-def test_over_many_steps_everything_arrives(codec):
+@pytest.mark.parametrize(("name", "late"), [("bf16", 0.02), ("int8", 0.02), ("int4", 0.08)])
+def test_over_many_steps_everything_arrives(name, late):
     """A value far below its block's scale is sent some day; without a residual int8 never would."""
+    codec = CODECS[name]
     generator = torch.Generator().manual_seed(1)
     sent = torch.randn(1000, generator=generator) * 10.0 ** torch.randint(-4, 1, (1000,), generator=generator)
     residual, arrived = torch.zeros(1000), torch.zeros(1000, dtype=torch.float64)
@@ -85,7 +87,7 @@ def test_over_many_steps_everything_arrives(codec):
         arrived += codec.decode(codec.encode(sent, residual), 1000).double()
     missing = sent.double() * num_steps - arrived
     assert ((missing - residual.double()).abs() < 1e-3).all()
-    assert missing.abs().max() < 0.02 * sent.abs().max()
+    assert missing.abs().max() < late * sent.abs().max()
 
 
 def test_int8_keeps_the_largest_of_a_block_and_forgets_a_block_with_a_nan():
@@ -98,6 +100,15 @@ def test_int8_keeps_the_largest_of_a_block_and_forgets_a_block_with_a_nan():
     assert residual[1].item() == pytest.approx(0.4)
     assert got[BLOCK : 2 * BLOCK].isnan().all()
     assert got[2 * BLOCK :].tolist() == [0.0, 0.0, 0.0]
+
+
+def test_int4_keeps_two_values_in_a_byte():
+    codec, sent = CODECS["int4"], torch.tensor([7.0, -7.0, 2.6, -0.4, 1.0])
+    residual = torch.zeros_like(sent)
+    payload = codec.encode(sent, residual)
+    assert payload.nbytes == 4 + 3
+    assert codec.decode(payload, 5).tolist() == [7.0, -7.0, 3.0, 0.0, 1.0]
+    assert residual.tolist() == pytest.approx([0.0, 0.0, -0.4, -0.4, 0.0])
 
 
 @both

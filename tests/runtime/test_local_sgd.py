@@ -50,7 +50,8 @@ stepper = LocalStepper(plan, group, task, 0)
 shares, starts = (1, 2, 3), (0, 1, 3)
 inner = [torch.optim.AdamW(model.parameters(), lr=0.01) for model in models]
 anchor = copy.deepcopy(models[0])
-outer = torch.optim.SGD(anchor.parameters(), lr=0.7, momentum=0.9, nesterov=True)
+lr, momentum = plan.sync.outer_learning_rate, plan.sync.outer_momentum
+outer = torch.optim.SGD(anchor.parameters(), lr=lr, momentum=momentum, nesterov=True)
 for step in range(1, 8):
     _, report = stepper.together(step, stop=False, save=step == 3)
     losses = []
@@ -88,8 +89,10 @@ dist.destroy_process_group()
 """
 
 
-def test_it_is_what_the_paper_writes_down(job, make_plan, make_training):
-    plan = make_plan((1, 1, 1), shares=[1, 2, 3], sync=local(3), training=make_training(3, steps=7, microBatch=2))
+@pytest.mark.parametrize("outer", [{}, {"outerLearningRate": 0.5, "outerMomentum": 0.6}], ids=["default", "of the job"])
+def test_it_is_what_the_paper_writes_down(job, make_plan, make_training, outer):
+    sync = {**local(3), **outer}
+    plan = make_plan((1, 1, 1), shares=[1, 2, 3], sync=sync, training=make_training(3, steps=7, microBatch=2))
     for rank in job.run_ranks(plan, "-c", PROGRAM):
         assert "as the paper has it" in rank.output
 

@@ -2,7 +2,8 @@
 
 import pytest
 import torch
-from hulk_runtime.training.optimizers import OPTIMIZERS, Nesterov
+from hulk_runtime.diloco.outer_step import Nesterov
+from hulk_runtime.training.optimizers import OPTIMIZERS
 
 ALL = {**OPTIMIZERS, "nesterov": lambda p: Nesterov(p, momentum=0.9)}
 

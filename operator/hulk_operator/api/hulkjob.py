@@ -13,6 +13,7 @@ from hulk_operator.api.base import (
     ANY_TIME,
     NEVER,
     SUSPENDED,
+    Decimal,
     ObjectName,
     Resource,
     ResourceName,
@@ -94,9 +95,34 @@ class Parallelism(Resource):
 class LocalSync(Resource):
     """Settings of mode `local`: several steps between two synchronisations."""
 
+    model_config = ConfigDict(json_schema_extra=validated_by(rules.LOCAL_SYNC))
+
     inner_steps: Annotated[
         int, Field(ge=1, le=100_000, description="Optimizer steps of each replica between two synchronisations.")
     ] = 50
+    outer_learning_rate: Annotated[
+        Decimal, Field(description="Of the outer step that moves all replicas by the mean of what each has moved.")
+    ] = "0.7"
+    outer_momentum: Annotated[Decimal, Field(description="Nesterov's, of the outer step; below 1.")] = "0.9"
+    fragments: Annotated[
+        int,
+        Field(
+            ge=1,
+            le=1000,
+            description=(
+                "Parts of the layers that come together in turn within innerSteps, in scripts with hulk.DiLoCo; Hulk's "
+                "own loop sums all at once."
+            ),
+        ),
+    ] = 1
+    delay_steps: Annotated[
+        int,
+        Field(
+            ge=0,
+            le=100_000,
+            description="Steps that training goes on while a fragment is summed, in scripts with hulk.DiLoCo.",
+        ),
+    ] = 0
 
 
 class Sync(Resource):

@@ -231,6 +231,32 @@ TRAINING = (
         ".microBatch",
     ),
 )
+LOCAL_SYNC = (
+    Rule(
+        "double(self.outerLearningRate) > 0.0",
+        lambda self: float(self["outerLearningRate"]) > 0,
+        "sync.local.outerLearningRate must be above 0",
+        ".outerLearningRate",
+    ),
+    Rule(
+        "double(self.outerMomentum) < 1.0",
+        lambda self: float(self["outerMomentum"]) < 1,
+        "sync.local.outerMomentum must be below 1",
+        ".outerMomentum",
+    ),
+    Rule(
+        "self.fragments <= self.innerSteps",
+        lambda self: self["fragments"] <= self["innerSteps"],
+        "sync.local.fragments must be at most innerSteps: each comes together once in a round, after another step",
+        ".fragments",
+    ),
+    Rule(
+        "self.delaySteps < self.innerSteps",
+        lambda self: self["delaySteps"] < self["innerSteps"],
+        "sync.local.delaySteps must be below innerSteps: a fragment is merged before its next sum begins",
+        ".delaySteps",
+    ),
+)
 SIGMOID = (
     Rule(
         "double(self.steepness) > 0.0",
@@ -314,6 +340,7 @@ RULES: Final = (
     *MODEL,
     *TRAINABLE,
     *TRAINING,
+    *LOCAL_SYNC,
     *SIGMOID,
     *DEADLINE,
     *UTILITY,

@@ -14,11 +14,12 @@ from typing import Any, Final
 from hulk_placement.layer_pins import LayerPin
 from hulk_placement.model import Model, Trainable, Transformer
 from hulk_placement.model.hugging_face import from_config
-from hulk_placement.sync import Sync
+from hulk_placement.sync import Rounds, Sync
 from hulk_placement.workload import Workload
 
 from hulk_operator import api
 from hulk_operator.api import ConfigMapRef, HulkJob, HulkJobSpec, ObservedModel
+from hulk_operator.api.hulkjob import LocalSync
 from hulk_operator.inputs.instrumentation import can_sum_between_regions
 from hulk_operator.inputs.launch import launch_notes, refuse_other_accelerators, refuse_standalone
 from hulk_operator.inputs.placement_constraints import (
@@ -175,14 +176,17 @@ def to_sync(spec: HulkJobSpec) -> Sync:
     """
     asked = spec.sync
     alone = "ring" if asked.compression == "none" and asked.on_region_loss == "restart" else "wan"
-    steps = {"inner_steps": asked.local.inner_steps} if asked.local else {}
+    local = asked.local or LocalSync()
     return Sync(
         mode=asked.mode if asked.mode != "auto" or can_sum_between_regions(spec) else alone,
         compression=asked.compression,
         on_region_loss=asked.on_region_loss,
         fixed_shares=asked.fixed_shares,
         encryption=asked.encryption,
-        **steps,
+        inner_steps=local.inner_steps,
+        rounds=Rounds(
+            float(local.outer_learning_rate), float(local.outer_momentum), local.fragments, local.delay_steps
+        ),
     )
 
 

@@ -163,14 +163,13 @@ def _nccl(asked: NcclPart) -> Nccl:
 
 
 def _sync(asked: SyncPart) -> Sync:
-    inner = {} if asked.inner_steps is None else {"inner_steps": asked.inner_steps}
     return Sync(
         asked.mode,
+        Sync().inner_steps if asked.inner_steps is None else asked.inner_steps,
         compression=asked.compression,
         on_region_loss=asked.on_region_loss,
         fixed_shares=asked.fixed_shares,
         encryption=asked.encryption,
-        **inner,
     )
 
 

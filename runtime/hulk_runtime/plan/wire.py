@@ -82,10 +82,24 @@ class Prediction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sync:
-    """How often the replicas come together: `local` only every `inner_steps` steps, the others in every step."""
+    """How often the replicas come together: `local` only every `inner_steps` steps, the others in every step.
+
+    The rest is of `local`: the outer step, and for scripts how many fragments come together in turn, merged how many
+    steps late.
+    """
 
     mode: Literal["ring", "wan", "local"]
     inner_steps: Positive = 1
+    outer_learning_rate: Annotated[float, Must("be > 0", lambda rate: rate > 0)] = 0.7
+    outer_momentum: Annotated[float, Must("be >= 0 and < 1", lambda momentum: 0 <= momentum < 1)] = 0.9
+    fragments: Positive = 1
+    delay_steps: Natural = 0
+
+    def __post_init__(self) -> None:
+        if self.fragments > self.inner_steps or self.delay_steps >= self.inner_steps:
+            raise ValueError(
+                f"{self.fragments} fragments, merged {self.delay_steps} steps late, in rounds of {self.inner_steps}"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,8 +5,8 @@ its own parameters p_r with its own share of the step's global batch, so that a 
 synchronous steps. The outer step moves the anchor, from which all began the round:
 
     g = sum over ranks of share_r / batch x (anchor - p_r)      one all-reduce
-    v = 0.9 v + g
-    anchor = anchor - 0.7 (g + 0.9 v)                           where all begin the next round
+    v = momentum v + g                                          0.9 and 0.7 but where the plan says otherwise
+    anchor = anchor - learning rate (g + momentum v)            where all begin the next round
 
 A rank keeps its inner optimizer's vectors to itself, but for what goes into a checkpoint: before that they become their
 mean over the ranks. So what is saved is what every rank goes on with, and a run that resumes goes on as the one that
@@ -16,37 +16,26 @@ What ranks tell each other rides in the outer all-reduce, so a wish to stop is g
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final
 
 import torch
 
 from hulk_runtime.collective.process_group import Group
+from hulk_runtime.diloco.outer_step import Nesterov
+from hulk_runtime.diloco.settings import outer_of
 from hulk_runtime.plan.wire import Plan
 from hulk_runtime.training.data_parallel import RankReport, StepReport
-from hulk_runtime.training.optimizers import Nesterov
 from hulk_runtime.training.stepper import Stepper, Task, Timing
-
-
-@dataclass(frozen=True, slots=True)
-class Outer:
-    """The outer step's learning rate and momentum; 1 and 0 are the mean of the ranks' parameters."""
-
-    learning_rate: float
-    momentum: float
-
-
-DILOCO: Final = Outer(learning_rate=0.7, momentum=0.9)
 
 
 class LocalStepper(Stepper):
     """Inner steps, and outer ones after every `plan.inner_steps` of them and after the last."""
 
-    def __init__(self, plan: Plan, group: Group, task: Task, metrics_port: int, outer: Outer = DILOCO) -> None:
+    def __init__(self, plan: Plan, group: Group, task: Task, metrics_port: int) -> None:
         assert plan.inner_steps is not None
         super().__init__(plan, group, task, metrics_port)
         self._inner_steps = plan.inner_steps
         self._last_step = plan.training.steps
+        outer = outer_of(plan)
         self._outer = Nesterov(self.flat.parameters_N, outer.momentum)
         self._outer_learning_rate = outer.learning_rate
         self._anchor_N = torch.empty_like(self.flat.parameters_N)

@@ -1,4 +1,4 @@
-"""AdamW and SGD on flat vectors, and Nesterov's momentum for local SGD's outer step.
+"""AdamW and SGD on flat vectors; Nesterov's momentum, of local SGD's outer step, is in `diloco.outer_step`.
 
 torch.optim does the same per parameter, but constructing any of its optimizers imports torch's compiler: 3.6 CPU
 seconds before the first step. On one flat vector an update is a handful of tensor operations.
@@ -49,23 +49,6 @@ class Sgd:
     def update(self, parameters_N: torch.Tensor, gradients_N: torch.Tensor, step: int, learning_rate: float) -> None:
         """One update in place."""
         parameters_N.sub_(gradients_N, alpha=learning_rate)
-
-
-class Nesterov:
-    """SGD with Nesterov's momentum m, v = m v + g, p = p - lr (g + m v), as torch.optim.SGD has it.
-
-    With m 0.9, lr 1, from p = 0 with g = 1 twice: v = 1, p = -1.9; then v = 1.9, p = -1.9 - 2.71 = -4.61.
-    """
-
-    def __init__(self, parameters_N: torch.Tensor, momentum: float) -> None:
-        self.states = [torch.zeros_like(parameters_N)]
-        self._momentum = momentum
-
-    def update(self, parameters_N: torch.Tensor, gradients_N: torch.Tensor, step: int, learning_rate: float) -> None:
-        """One update in place."""
-        (velocity_N,) = self.states
-        velocity_N.mul_(self._momentum).add_(gradients_N)
-        parameters_N.sub_(gradients_N, alpha=learning_rate).sub_(velocity_N, alpha=learning_rate * self._momentum)
 
 
 OPTIMIZERS: Final[dict[str, Callable[[torch.Tensor], Optimizer]]] = {"adamw": AdamW, "sgd": Sgd}

@@ -1,0 +1,1 @@
+"""What DiLoCo, its fragments and its quantised outer gradients do to the loss."""

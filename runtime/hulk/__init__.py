@@ -1,0 +1,33 @@
+"""What a script takes from Hulk, where it wants more than a plan; each name is imported when it is first used.
+
+hulk.report     tell the step and the loss to whoever watches the job
+hulk.DiLoCo     replicas train apart and come together once a round
+hulk.Outer      DiLoCo's outer learning rate and momentum
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from hulk_runtime.diloco.context import DiLoCo
+    from hulk_runtime.diloco.outer_step import Outer
+    from hulk_runtime.job.step_record import report
+
+__all__ = ["DiLoCo", "Outer", "report"]
+
+_MODULES: Final = {
+    "DiLoCo": "hulk_runtime.diloco.context",
+    "Outer": "hulk_runtime.diloco.outer_step",
+    "report": "hulk_runtime.job.step_record",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module 'hulk' has no attribute {name!r}")
+    found = globals()[name] = getattr(importlib.import_module(_MODULES[name]), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return __all__

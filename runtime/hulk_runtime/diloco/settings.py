@@ -1,0 +1,102 @@
+"""How often replicas come together, and how: as a script says, or else as its job, or else as DiLoCo does."""
+
+import math
+from dataclasses import dataclass
+from typing import Final, Self
+
+from hulk_runtime.collective import planned_sums
+from hulk_runtime.collective.reduction.compression import CODECS
+from hulk_runtime.diloco.outer_step import DILOCO, Outer
+from hulk_runtime.plan.wire import Plan
+
+SYNC_EVERY: Final = 50
+LATE_MIXING: Final = 0.5
+"""Of the paper's: as much of what a replica has become meanwhile as of what all have in common."""
+COMPRESSIONS: Final = ("none", *CODECS)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """`sync_every` optimizer steps are a round, in which each of `num_fragments` fragments comes together once.
+
+    Its sum may take `delay` steps. `mixing` is the part of a replica's own parameters that is left after that.
+    """
+
+    sync_every: int = SYNC_EVERY
+    num_fragments: int = 1
+    delay: int = 0
+    mixing: float = 0.0
+    compression: str = "none"
+
+    def __post_init__(self) -> None:
+        if self.sync_every < 1:
+            raise ValueError(f"sync_every {self.sync_every} must be >= 1")
+        if not 1 <= self.num_fragments <= self.sync_every:
+            raise ValueError(f"{self.num_fragments} fragments: at least 1, at most sync_every, {self.sync_every}")
+        if not 0 <= self.delay < self.sync_every:
+            raise ValueError(f"delay {self.delay} must be >= 0 and below sync_every, {self.sync_every}")
+        if not (math.isfinite(self.mixing) and 0 <= self.mixing < 1):
+            raise ValueError(f"mixing {self.mixing} must be in [0, 1): of 1 replicas would never come together")
+        if self.compression not in COMPRESSIONS:
+            raise ValueError(f"compression {self.compression!r} must be one of {', '.join(COMPRESSIONS)}")
+
+    @classmethod
+    def chosen(
+        cls,
+        sync_every: int | None,
+        num_fragments: int | None,
+        delay: int | None,
+        mixing: float | None,
+        compression: str | None,
+    ) -> Self:
+        """What is None is as the job says."""
+        job = Job.here()
+        late = job.delay if delay is None else delay
+        return cls(
+            job.sync_every if sync_every is None else sync_every,
+            job.num_fragments if num_fragments is None else num_fragments,
+            late,
+            (LATE_MIXING if late else 0.0) if mixing is None else mixing,
+            job.compression if compression is None else compression,
+        )
+
+    def begins(self, fragment: int, step: int) -> bool:
+        """Whether a fragment's sum begins after a step, from 1.
+
+        The fragments of a round begin at even distances, the last one at its end: of 3 in rounds of 9 steps fragment 0
+        after steps 3, 12, 21..., fragment 2 after 9, 18, 27...
+        """
+        offset = (fragment + 1) * self.sync_every // self.num_fragments
+        return (step - offset) % self.sync_every == 0
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What a job's plan says of its local steps."""
+
+    sync_every: int = SYNC_EVERY
+    num_fragments: int = 1
+    delay: int = 0
+    compression: str = "none"
+    outer: Outer = DILOCO
+
+    @classmethod
+    def here(cls) -> Self:
+        """Of the plan that this process's environment names; in a run by hand DiLoCo's own."""
+        plan = planned_sums.plan()
+        return cls() if plan is None else cls.of(plan)
+
+    @classmethod
+    def of(cls, plan: Plan) -> Self:
+        """Of a plan; what it leaves open is DiLoCo's own."""
+        compression = plan.collective.compression if plan.collective is not None else "none"
+        if plan.sync is None or plan.sync.mode != "local":
+            return cls(compression=compression)
+        sync = plan.sync
+        return cls(sync.inner_steps, sync.fragments, sync.delay_steps, compression, outer_of(plan))
+
+
+def outer_of(plan: Plan) -> Outer:
+    """The outer step of a plan in mode local."""
+    sync = plan.sync
+    return DILOCO if sync is None else Outer(sync.outer_learning_rate, sync.outer_momentum)
