@@ -66,7 +66,7 @@ def _between_regions(group: dist.ProcessGroup) -> AllReduce | None:
     if not planned_sums.is_planned():
         return None
     if dist.get_world_size(group) == dist.get_world_size():
-        return planned_sums.between_regions()
+        return planned_sums.between_regions_of(None)
     return planned_sums.between_regions_of(group, group.group_name)
 
 
