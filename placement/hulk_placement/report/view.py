@@ -112,7 +112,7 @@ def _stages(plan: Plan, workload: Workload) -> Iterator[StageRow]:
         homes: dict[str, list[int]] = {}
         for replica in range(layout.data):
             homes.setdefault(plan.machine(replica, stage), []).append(replica)
-        ranks = ((replica * layout.pipeline + stage) * layout.tensor for replica in range(layout.data))
+        ranks = ((replica * layout.pipeline + stage) * layout.width for replica in range(layout.data))
         yield StageRow(
             stage=stage,
             first_layer=first,
