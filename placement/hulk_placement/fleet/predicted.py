@@ -107,7 +107,8 @@ def plan_on(workload: Workload, topology: Topology, mapping: Mapped) -> Plan | N
     """
     pipeline, tensor = workload.pipeline or 1, workload.tensor or 1
     ranks = workers(mapping) * workload.accelerators_per_worker
-    data, rest = divmod(ranks, pipeline * tensor)
+    shard = workload.shard or 1
+    data, rest = divmod(ranks, pipeline * tensor * shard)
     if rest or not 1 <= data <= workload.global_batch or workload.data not in (None, data):
         return None
     names = sorted(mapping, key=topology.turn)

@@ -48,8 +48,8 @@ def needs_shards(workload: Workload, topology: Topology) -> bool:
 
 
 def sharded(workload: Workload) -> Workload:
-    """The workload with as many shards as are best."""
-    return replace(workload, shard=None, data=workload.data, shards_if_needed=False)
+    """The workload with as many shards as are best, and its activations kept: a plan tells no program otherwise."""
+    return replace(workload, shard=None, recompute=workload.recompute or False, shards_if_needed=False)
 
 
 def place_sharded(
