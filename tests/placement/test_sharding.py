@@ -180,7 +180,8 @@ def test_degrees_are_honoured_and_the_rest_is_chosen(
     assert 0 < held <= 80 * GIB
     for replica in range(plan.layout.data):
         assert len({machine.split("-")[0] for machine in plan.cell(replica, 0)}) == 1
-    assert any("divided among" in sentence for sentence in plan.why)
+    (said,) = (sentence for sentence in plan.why if "divided among" in sentence)
+    assert "a step computes 0.000 s longer" not in said
 
 
 def test_shards_are_left_alone_where_a_whole_model_has_room() -> None:

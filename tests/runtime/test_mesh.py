@@ -44,12 +44,12 @@ def test_a_mesh_that_the_plan_does_not_have_is_refused(
 
 
 def document(make_plan: Any, **layout: int) -> dict[str, Any]:
-    """Four workers of two accelerators, one for each replica and pair of shards."""
+    """Of eight workers with an accelerator each."""
     degrees = {"data": 2, "pipeline": 1, "tensor": 1, "shard": 1, **layout}
     order = (("dp_replicate", "data"), ("pp", "pipeline"), ("dp_shard", "shard"), ("tp", "tensor"))
     basis = {"microBatch": None, "precision": "fp32", "optimizer": "adamw", "steps": 6}
     found: dict[str, Any] = make_plan(
-        (2, 2, 2, 2),
+        (1,) * 8,
         training={**basis, "globalBatch": 4 * degrees["data"]},
         version=3,
         layout=degrees,
@@ -90,12 +90,12 @@ def test_a_script_trains_over_the_planned_mesh(job, make_plan) -> None:
 
 def test_a_script_that_asks_for_another_mesh_leaves_with_the_plans(job, make_plan) -> None:
     ranks = job.start_ranks(document(make_plan, shard=4), SCRIPT, "another")
-    assert [rank.wait() for rank in ranks] == [64] * 8
+    assert [rank.wait() for rank in ranks] == [65] * 8
     assert "a mesh with dp_shard 8: the plan has dp_replicate 2, pp 1, dp_shard 4, tp 1" in ranks[0].output
 
 
 def test_hulks_own_program_refuses_shards(job, make_plan) -> None:
     job.write_plan(document(make_plan, shard=4))
     rank = job.start("-m", "hulk_runtime.examples.gpt", RANK="0", WORLD_SIZE="8")
-    assert rank.wait() == 64
+    assert rank.wait() == 65
     assert "the plan has shard 4 and tensor 1: this program's ranks compute their layers alone" in rank.output

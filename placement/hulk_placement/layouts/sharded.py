@@ -16,6 +16,7 @@ from itertools import groupby
 from hulk_placement.accelerators.framework_memory import framework_memory
 from hulk_placement.cost import sharding
 from hulk_placement.cost.compute import speeds
+from hulk_placement.cost.pipelines import time_pipelines
 from hulk_placement.cost.predict import predict
 from hulk_placement.layouts import place as layouts
 from hulk_placement.layouts.data_parallel import best_of
@@ -23,11 +24,13 @@ from hulk_placement.layouts.space import tensor_degrees
 from hulk_placement.plan import Plan, WorkerSlot
 from hulk_placement.search.problem import NO_MEMORY, slots
 from hulk_placement.solution import Budget, Unplaced
-from hulk_placement.topology import LinkKind, Machine, Topology
+from hulk_placement.topology import Link, LinkKind, Machine, Topology
 from hulk_placement.words import counted, gib
 from hulk_placement.workload import Workload, replicas_words
 
 Clock = Callable[[], float]
+
+AT_ONCE = Link(rtt_s=0.0, bandwidth_bytes_per_s=1e30)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +73,8 @@ def place_sharded(
     tensors = [workload.tensor] if workload.tensor is not None else tensor_degrees(workload)
     for number, tensor in enumerate(tensors):
         tries = [one for shard in degrees for one in _tries(workload, topology, shard, tensor)]
-        found = list(_placed(tries, workload, topology, replace(budget, seconds=budget.seconds / (number + 1)), clock))
+        part = replace(budget, seconds=budget.seconds / (number + 1))
+        found = list(_placed(tries, workload, topology, part, clock, start))
         plans = [plan for plan in found if isinstance(plan, Plan)]
         if plans:
             best = best_of(plans, workload)
@@ -80,9 +84,12 @@ def place_sharded(
 
 
 def _placed(
-    tries: Sequence[Try], workload: Workload, topology: Topology, budget: Budget, clock: Clock
+    tries: Sequence[Try], workload: Workload, topology: Topology, budget: Budget, clock: Clock, start: Plan | None
 ) -> Iterator[Plan | Unplaced]:
-    """The plan of each try over the machines that there are, or why there is none."""
+    """The plan of each try over the machines that there are, or why there is none.
+
+    A plan that is carried out is begun at where its groups are inside machines.
+    """
     end_s = clock() + budget.seconds
     for number, one in enumerate(tries):
         part = replace(
@@ -90,7 +97,8 @@ def _placed(
             seconds=max(0.01, (end_s - clock()) / (len(tries) - number)),
             iterations=max(1, budget.iterations // len(tries)),
         )
-        found = layouts.place(one.workload, one.topology, part, clock)
+        is_there = start is not None and not one.parts and start.layout.shard == one.workload.shard
+        found = layouts.place(one.workload, one.topology, part, clock, start=start if is_there else None)
         if isinstance(found, Plan):
             pods = _pods(found, one, workload)
             yield pods if isinstance(pods, Unplaced) else _predicted(pods, workload, topology)
@@ -236,12 +244,22 @@ def _sentences(plan: Plan, workload: Workload, topology: Topology) -> Iterator[s
     yield (
         f"Parameters, gradients and optimizer states of a replica are divided among {layout.shard} ranks {where}: an "
         f"accelerator holds {gib(plan.prediction.memory_bytes)} at most, a whole model would take {gib(round(whole))}. "
-        f"Each of them sends {gib(round(sent))} a step there to gather layers and to reduce-scatter gradients."
+        f"Each of them sends {gib(round(sent))} a step there to gather layers and to reduce-scatter gradients, for "
+        f"which a step computes {_waiting_s(plan, workload, topology):.3f} s longer."
     )
     yield (
         "The program must shard its model so: the mesh has dp_replicate "
         f"{layout.data}, dp_shard {layout.shard}, tp {layout.tensor}, pp {layout.pipeline}."
     )
+
+
+def _waiting_s(plan: Plan, workload: Workload, topology: Topology) -> float:
+    """How much less a step would compute if layers were gathered, and tensor ranks summed, at once."""
+    free = Topology(
+        tuple(replace(machine, inside=AT_ONCE, nic_bytes_per_s=None) for machine in topology.machines),
+        region_links=dict.fromkeys(((machine.region, machine.region) for machine in topology.machines), AT_ONCE),
+    )
+    return plan.prediction.compute_s - float(time_pipelines(plan, workload, free).compute_DP.max())
 
 
 def _refusal(workload: Workload, topology: Topology, degrees: Sequence[int], refused: Sequence[Unplaced]) -> Unplaced:

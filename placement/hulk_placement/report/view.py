@@ -47,6 +47,7 @@ def view(plan: Plan, workload: Workload, topology: Topology, is_searched: bool =
         data=layout.data,
         pipeline=layout.pipeline,
         tensor=layout.tensor,
+        shard=layout.shard,
         micro_batch=plan.micro_batch,
         global_batch=sum(plan.shares),
         schedule=plan.schedule,
