@@ -5,6 +5,7 @@ import sys
 import torch
 import torch.distributed as dist
 from hulk_runtime import errors
+from hulk_runtime.collective import backend, planned_sums  # noqa: F401  # registers `hulk`
 from hulk_runtime.collective.device_mesh import device_mesh
 from torch.distributed.fsdp import fully_shard
 
@@ -26,17 +27,31 @@ def train() -> None:
     print(f"norm {sum(float(values.full_tensor().norm()) for values in net.parameters()):.9g}")
 
 
-def main(kind: str) -> None:
+def hsdp() -> None:
+    """Replicas in two regions sum their shards over the planned flows, each group its own."""
+    mesh = device_mesh("dp_replicate", "dp_shard")
+    torch.manual_seed(1)
+    net = torch.nn.Linear(64, 64)
+    fully_shard(net, mesh=mesh)
+    torch.manual_seed(dist.get_rank())
+    for _ in range(3):
+        net.zero_grad()
+        net(torch.randn(8, 64)).square().mean().backward()
+    print(f"gradient {sum(float(values.grad.full_tensor().norm()) for values in net.parameters()):.5g}")
+    print(f"flows {planned_sums.between_regions_of.cache_info().currsize}")
+
+
+def main(kind: str, name: str = "gloo") -> None:
     """One line of each kind."""
-    dist.init_process_group("gloo")
+    dist.init_process_group(name)
     if kind == "another":
         device_mesh(dp_shard=8)
-    train()
+    (hsdp if kind == "hsdp" else train)()
     dist.destroy_process_group()
 
 
 if __name__ == "__main__":
     try:
-        main(sys.argv[1])
+        main(*sys.argv[1:])
     except errors.HulkError as error:
         sys.exit(errors.report(error))

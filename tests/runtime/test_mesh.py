@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hulk_runtime.errors import ConfigurationError, PlanError
 from hulk_runtime.plan import mesh, wire
+from test_wan_training import TWO, wan
 
 SCRIPT = str(Path(__file__).with_name("mesh_script.py"))
 DEGREES = {"dp_replicate": 2, "pp": 2, "dp_shard": 3, "tp": 2}
@@ -86,6 +87,27 @@ def test_a_script_trains_over_the_planned_mesh(job, make_plan) -> None:
         [str(replica), str(shard), str(tensor)] for replica in range(2) for shard in range(2) for tensor in range(2)
     ]
     assert len(set(said(ranks, "norm"))) == 1
+
+
+def test_shards_are_summed_between_regions_over_the_planned_flows(job, make_plan) -> None:
+    """Two regions with a replica of two shards each: what gloo says, by a group of flows for each shard."""
+    regions = [{"node": f"node-{n}", "region": f"region-{n // 2}", "accelerators": 1} for n in range(4)]
+    degrees = {"data": 2, "pipeline": 1, "tensor": 1, "shard": 2}
+    plan = make_plan(
+        (1,) * 4,
+        version=3,
+        workers=regions,
+        layout=degrees,
+        shares=[4, 4],
+        **wan(2, classes=TWO),
+    )
+    found = {}
+    for name in ("hulk", "gloo"):
+        ranks = job.run_ranks(plan, SCRIPT, "hsdp", name)
+        found[name] = float(said(ranks, "gradient")[0].split()[1])
+        assert len(set(said(ranks, "gradient"))) == 1
+        assert said(ranks, "flows") == [f"flows {int(name == 'hulk')}"] * 4
+    assert found["hulk"] == pytest.approx(found["gloo"], rel=1e-4)
 
 
 def test_a_script_that_asks_for_another_mesh_leaves_with_the_plans(job, make_plan) -> None:
