@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from itertools import product
 
 from hulk_placement.cost.money import LIMIT_ROUNDING
 from hulk_placement.cost.predict import stage_groups
@@ -46,6 +47,10 @@ def _machines(plan: Plan, workload: Workload, topology: Topology) -> Iterator[st
         group = dict.fromkeys(ranks[first : first + tensor])
         if len(group) > 1:
             yield f"ranks {first} to {first + tensor - 1} share their layers, but are on {' and '.join(group)}"
+    for replica, stage in product(range(plan.layout.data), range(plan.layout.pipeline)):
+        regions = dict.fromkeys(topology.machine(name).region for name in plan.cell(replica, stage))
+        if len(regions) > 1:
+            yield f"stage {stage} of replica {replica} is sharded over {' and '.join(regions)}: not one region"
 
 
 def _layers(plan: Plan, workload: Workload, topology: Topology) -> Iterator[str]:
@@ -72,7 +77,7 @@ def _sequences(plan: Plan, workload: Workload) -> Iterator[str]:
     if workload.micro_batch not in (None, plan.micro_batch):
         yield f"micro-batches of {plan.micro_batch}, the workload has {workload.micro_batch}"
     for replica, share in enumerate(plan.shares):
-        num_micro_batches = math.ceil(share / plan.micro_batch)
+        num_micro_batches = math.ceil(share / plan.cell_batch)
         if plan.blocks and len(plan.blocks[0]) != 2 * num_micro_batches:
             yield (
                 f"the schedule is of {len(plan.blocks[0]) // 2} micro-batches, and replica {replica} has "
@@ -87,6 +92,7 @@ def _wishes(plan: Plan, workload: Workload, topology: Topology) -> Iterator[str]
         ("data", workload.data, layout.data),
         ("pipeline", workload.pipeline, layout.pipeline),
         ("tensor", workload.tensor, layout.tensor),
+        ("shard", workload.shard, layout.shard),
         ("recompute", workload.recompute, plan.recompute),
     ):
         if fixed not in (None, has):

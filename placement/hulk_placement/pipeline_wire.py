@@ -49,6 +49,6 @@ def orders_of(plan: Plan) -> tuple[tuple[Block, ...], ...]:
     """The order of each stage's blocks, of a named schedule too."""
     if plan.schedule == "explicit":
         return plan.blocks
-    num_batches = min(math.ceil(max(plan.shares) / plan.micro_batch), *plan.shares)
+    num_batches = min(math.ceil(max(plan.shares) / plan.cell_batch), *plan.shares)
     named = schedule(plan.schedule, plan.layout.pipeline, num_batches)
     return tuple(tuple(("F" if kind == FORWARD else "B", m) for kind, m in order) for order in named.orders)

@@ -49,20 +49,39 @@ class Prediction:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Degrees of data, pipeline and tensor parallelism; their product is the number of ranks."""
+    """Degrees of data, pipeline, tensor and sharded parallelism; their product is the number of ranks.
+
+    `data` replicas, each of which divides its parameters among `shard` ranks that have sequences of their own.
+    """
 
     data: int
     pipeline: int = 1
     tensor: int = 1
+    shard: int = 1
 
     def __post_init__(self) -> None:
-        if min(self.data, self.pipeline, self.tensor) < 1:
-            raise ValueError(f"layout {self.data} x {self.pipeline} x {self.tensor}: every degree must be >= 1")
+        if min(self.data, self.pipeline, self.tensor, self.shard) < 1:
+            raise ValueError(f"layout {self.words}: every degree must be >= 1")
+
+    @property
+    def words(self) -> str:
+        """The degrees, data x pipeline x tensor, and the shards where there are any.
+
+        >>> Layout(2, 3).words, Layout(2, shard=4).words
+        ('2 x 3 x 1', '2 x 1 x 1 of 4 shards')
+        """
+        degrees = f"{self.data} x {self.pipeline} x {self.tensor}"
+        return degrees + (f" of {self.shard} shards" if self.shard > 1 else "")
+
+    @property
+    def width(self) -> int:
+        """Ranks of a cell, one stage of one replica: they run (shard, tensor)."""
+        return self.shard * self.tensor
 
     @property
     def num_ranks(self) -> int:
         """One rank an accelerator."""
-        return self.data * self.pipeline * self.tensor
+        return self.data * self.pipeline * self.width
 
 
 NOT_PREDICTED = Prediction(0.0, 0.0, 0.0, None, (), 0, calibrated=False)
@@ -77,11 +96,11 @@ Block = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Workers in rank order: ranks run (replica, stage, tensor), and a worker's accelerators are consecutive ranks.
+    """Workers in rank order: ranks run (replica, stage, shard, tensor), a worker's accelerators are consecutive ranks.
 
     `stages` has the first layer of each stage; one stage holds the whole model. `shares` are sequences per replica and
-    sum to the global batch; they go through its pipeline in micro-batches of `micro_batch` by `schedule`; of an
-    "explicit" one `blocks` has the order, by stage.
+    sum to the global batch; they go through its pipeline in micro-batches of `micro_batch`, each rank of a shard group
+    with its own, by `schedule`; of an "explicit" one `blocks` has the order, by stage.
     `overlap`: stages compute while they send, and gradients are reduced while others still compute. `recompute`: a
     stage keeps its layers' inputs only, and computes the forward pass again in the backward one.
 
@@ -124,8 +143,7 @@ class Plan:
         num_ranks, layout = len(ranks), self.layout
         if not self.workers or num_ranks != layout.num_ranks or len(self.shares) != layout.data:
             raise ValueError(
-                f"{self.key}: {len(self.shares)} shares and {num_ranks} ranks for a layout of {layout.data} x "
-                f"{layout.pipeline} x {layout.tensor}"
+                f"{self.key}: {len(self.shares)} shares and {num_ranks} ranks for a layout of {layout.words}"
             )
         self._check_stages()
         self._check_rings()
@@ -174,9 +192,24 @@ class Plan:
         """
         return None if self.prediction.calibrated else len(self.workers)
 
-    def machine(self, replica: int, stage: int) -> str:
-        """The machine of one stage of one replica, by its first tensor-parallel rank."""
-        return self.rank_machines[(replica * self.layout.pipeline + stage) * self.layout.tensor]
+    @property
+    def cell_batch(self) -> int:
+        """Sequences of a micro-batch of all shards of a cell together."""
+        return self.micro_batch * self.layout.shard
+
+    def machine(self, replica: int, stage: int, rank: int = 0) -> str:
+        """The machine of one stage of one replica, by its first rank or another one."""
+        return self.rank_machines[(replica * self.layout.pipeline + stage) * self.layout.width + rank]
+
+    def cell(self, replica: int, stage: int) -> tuple[str, ...]:
+        """The machines of one stage of one replica: of its shards, which may be on several."""
+        first = (replica * self.layout.pipeline + stage) * self.layout.width
+        return tuple(dict.fromkeys(self.rank_machines[first : first + self.layout.width]))
+
+    @property
+    def summing(self) -> tuple[str, ...]:
+        """The machines of the replicas' first ranks: they sum gradients, and beside them those of the other ranks."""
+        return self.rank_machines[:: self.layout.width]
 
     def ring(self, stage: int) -> tuple[int, ...]:
         """The replicas of a stage in ring order."""

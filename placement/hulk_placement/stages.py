@@ -15,5 +15,7 @@ def staged(workload: Workload) -> Workload:
 
 
 def as_planned(workload: Workload, plan: Plan) -> Workload:
-    """The workload whose best plan was looked for: with stages where the plan has them and they were not asked for."""
+    """The workload whose best plan was looked for: with stages, or shards, that the plan has and nobody asked for."""
+    if plan.layout.shard > 1 and workload.shard == 1:
+        return replace(workload, shard=None, shards_if_needed=False)
     return staged(workload) if plan.layout.pipeline > 1 and workload.pipeline == 1 else workload

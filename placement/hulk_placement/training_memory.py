@@ -3,12 +3,15 @@
 of the model       bytes of each trained parameter: weights, gradients, optimizer, buckets; what of it is sharded
 of a micro-batch   which part of activations each tensor-parallel rank keeps
 of the framework   context, libraries, communication buffers, and what the allocator holds besides
+of shards          layers whose parameters and gradients are whole for a while
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from hulk_placement.accelerators.framework_memory import FrameworkMemory
 from hulk_placement.model import OPTIMIZER_BYTES_PER_PARAMETER
@@ -40,27 +43,33 @@ class BytesPerParameter:
 class Overhead:
     """What a process takes besides its tensors: so many bytes, and a share of what the tensors take.
 
+    `gathered_bytes` are tensors too: layers of sharded parameters that are whole for a while (`cost.sharding`).
+
     >>> Overhead(10.0, 0.5).total(100.0), Overhead(10.0, 0.5).room(160.0)
     (160.0, 100.0)
+    >>> Overhead(10.0, 0.5, 20.0).total(80.0), Overhead(10.0, 0.5, 20.0).room(160.0)
+    (160.0, 80.0)
     """
 
     fixed_bytes: float = 0.0
     reserve_share: float = 0.0
+    gathered_bytes: float = 0.0
 
     def total(self, tensor_bytes: float) -> float:
         """Bytes of the accelerator where tensors take so many."""
-        return tensor_bytes + self.fixed_bytes + self.reserve_share * tensor_bytes
+        held_bytes = tensor_bytes + self.gathered_bytes
+        return held_bytes + self.fixed_bytes + self.reserve_share * held_bytes
 
     def words(self, tensor_bytes: float) -> str:
         """How much of the total is not the tensors', like ", 0.60 GiB of them the framework's and its allocator's"."""
-        beside = self.total(tensor_bytes) - tensor_bytes
+        beside = self.total(tensor_bytes) - tensor_bytes - self.gathered_bytes
         return f", {gib(round(beside))} of them the framework's and its allocator's" if beside else ""
 
     def room(self, memory_bytes: float) -> float:
         """What is left for tensors of an accelerator's memory; a byte at least, infinite where 0 says: not known."""
         if not memory_bytes:
             return math.inf
-        return max(1.0, (memory_bytes - self.fixed_bytes) / (1.0 + self.reserve_share))
+        return max(1.0, (memory_bytes - self.fixed_bytes) / (1.0 + self.reserve_share) - self.gathered_bytes)
 
 
 NO_OVERHEAD = Overhead()
@@ -99,12 +108,15 @@ class TrainingMemory:
             if tensor < 1 or not 0 < share <= 1:
                 raise ValueError(f"memory: share {share} of activations at tensor degree {tensor} must be > 0 and <= 1")
 
-    def per_parameter(self, optimizer: str, precision: str, is_local: bool, data: int | None) -> BytesPerParameter:
+    def per_parameter(
+        self, optimizer: str, precision: str, is_local: bool, data: int | None, shard: int = 1
+    ) -> BytesPerParameter:
         """The bytes by what is stated, else by the optimizer, its states in four bytes, and the precision.
 
         Weights and gradients have four bytes. In a shorter precision torch.autocast keeps a cast copy of the weights
         from the forward pass to the backward pass. The bucket is the copy that an all-reduce works on. What is sharded
-        counts whole where the number of replicas is not known.
+        counts whole where the number of replicas is not known. Ranks of a shard group have neither copy nor bucket:
+        layers are cast as they are gathered, and shards of gradients are summed where they are. Here they count whole.
 
         >>> TrainingMemory().per_parameter("adamw", "fp32", is_local=False, data=None)
         BytesPerParameter(weights=4, gradients=4, optimizer=8, buckets=4)
@@ -112,9 +124,10 @@ class TrainingMemory:
         >>> zero.per_parameter("adamw", "bf16", is_local=False, data=8)
         BytesPerParameter(weights=2, gradients=4, optimizer=1.5, buckets=0)
         """
-        short = BYTES_PER_ACTIVATION[precision]
-        weights = _first(self.weight_bytes, BYTES_PER_FP32 + (short if short < BYTES_PER_FP32 else 0))
-        gradients, buckets = (_first(stated, BYTES_PER_FP32) for stated in (self.gradient_bytes, self.bucket_bytes))
+        short, is_whole = BYTES_PER_ACTIVATION[precision], shard == 1
+        copied = short if short < BYTES_PER_FP32 and is_whole else 0
+        weights, gradients = _first(self.weight_bytes, BYTES_PER_FP32 + copied), self.gradient_bytes
+        gradients, buckets = _first(gradients, BYTES_PER_FP32), _first(self.bucket_bytes, is_whole * BYTES_PER_FP32)
         states = _first(self.optimizer_bytes, OPTIMIZER_BYTES_PER_PARAMETER[optimizer])
         divided = SHARDED.index(self.sharded)
         parts = (states, gradients, weights)
@@ -143,6 +156,22 @@ class TrainingMemory:
         return Overhead(
             float(_first(self.framework_bytes, assumed)), float(_first(self.reserve_share, framework.reserve_share))
         )
+
+
+def gathered(layers: Sequence[Layer], precision: str, tensor: int = 1) -> float:
+    """Bytes of sharded layers that are whole at the same time: two, one computes while the next one is gathered.
+
+    Parameters in the precision, gradients in four bytes until they are reduce-scattered (Zhao et al. 2023, arXiv
+    2304.11277, section 3.3: the next all-gather is issued before the current reduce-scatter, so one more layer is whole
+    than computes). Of layers of 10, 30 and 20 parameters the last two:
+
+    >>> layers = [Layer(str(n), n, 0.0, 0.0, 0, 0) for n in (10, 30, 20)]
+    >>> gathered(layers, "fp32"), gathered(layers, "bf16"), gathered(layers[:1], "fp32")
+    (400.0, 300.0, 80.0)
+    """
+    short = BYTES_PER_ACTIVATION[precision]
+    each = [layer.num_parameters * short + layer.trained_parameters * BYTES_PER_FP32 for layer in layers]
+    return max((a + b for a, b in pairwise(each)), default=sum(each)) / tensor
 
 
 def _first(stated: float | None, assumed: float) -> float:

@@ -11,7 +11,8 @@ import hashlib
 import json
 import math
 import zlib
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from hulk_placement import pipeline_wire
@@ -26,7 +27,9 @@ from hulk_placement.workload import Workload
 VERSION = 1
 SEALED_VERSION = 2
 """Of plans whose bytes between regions are to be encrypted: a runtime that does not know how must not read them."""
-READABLE = (VERSION, SEALED_VERSION)
+MESH_VERSION = 3
+"""Of plans whose replicas are several ranks a stage, sealed or not: what trains whole models must not read them."""
+READABLE = (VERSION, SEALED_VERSION, MESH_VERSION)
 
 MAX_BYTES = 16 << 20
 """Of unpacked JSON, far above any plan: what is read may not be what was written."""
@@ -73,7 +76,7 @@ def document(plan: Plan, meta: Meta) -> dict[str, Any]:
         "operatorVersion": meta.operator_version,
         "job": plan.key,
         "attempt": plan.attempt,
-        "layout": asdict(plan.layout),
+        **_layout_to_wire(plan.layout),
         "algorithm": plan.algorithm,
         "workers": [
             {"node": slot.machine, "region": slot.region, "accelerators": slot.num_accelerators}
@@ -106,7 +109,30 @@ def document(plan: Plan, meta: Meta) -> dict[str, Any]:
 
 def version_of(plan: Plan) -> int:
     """What the plan's reader must know."""
+    if plan.layout.width > 1:
+        return MESH_VERSION
     return VERSION if plan.collective is None or plan.collective.encryption == "none" else SEALED_VERSION
+
+
+def mesh_of(layout: Layout) -> list[tuple[str, int]]:
+    """A DeviceMesh's dimensions, by torch's usual names, in the order in which ranks run: the last one fastest.
+
+    >>> mesh_of(Layout(data=2, tensor=2, shard=4))
+    [('dp_replicate', 2), ('pp', 1), ('dp_shard', 4), ('tp', 2)]
+    """
+    return [("dp_replicate", layout.data), ("pp", layout.pipeline), ("dp_shard", layout.shard), ("tp", layout.tensor)]
+
+
+def _layout_to_wire(layout: Layout) -> dict[str, Any]:
+    """Degrees; where a stage of a replica is several ranks, also the mesh that these make."""
+    degrees = {"data": layout.data, "pipeline": layout.pipeline, "tensor": layout.tensor}
+    if layout.width == 1:
+        return {"layout": degrees}
+    return {"layout": {**degrees, "shard": layout.shard}, "mesh": [list(each) for each in mesh_of(layout)]}
+
+
+def _layout_from_wire(layout: Mapping[str, int]) -> Layout:
+    return Layout(layout["data"], layout["pipeline"], layout["tensor"], layout.get("shard", 1))
 
 
 def _collective_to_wire(plan: Plan, rounds: Rounds) -> dict[str, Any]:
@@ -178,7 +204,7 @@ def decode(blob: bytes, expected: str | None = None) -> tuple[Plan, Meta]:
 def _require_consistent(body: dict[str, Any]) -> None:
     """What the runtime refuses, nobody else reads either. Unknown keys are left to later versions."""
     accelerators, layout = [worker["accelerators"] for worker in body["workers"]], body["layout"]
-    degrees = layout["data"] * layout["pipeline"] * layout["tensor"]
+    degrees = layout["data"] * layout["pipeline"] * layout["tensor"] * layout.get("shard", 1)
     if min(accelerators, default=0) < 1 or degrees != sum(accelerators):
         raise ValueError(f"plan {body['job']}: layout of {degrees} ranks for workers of {accelerators} accelerators")
     if sum(body["shares"]) != body["training"]["globalBatch"]:
@@ -238,7 +264,7 @@ def _plan_from_wire(body: dict[str, Any]) -> Plan:
             calibrated=prediction["calibrated"],
             bubble_s=prediction.get("bubbleSeconds", 0.0),
         ),
-        layout=Layout(body["layout"]["data"], body["layout"]["pipeline"], body["layout"]["tensor"]),
+        layout=_layout_from_wire(body["layout"]),
         algorithm=body["algorithm"],
         collective=_collective_from_wire(body),
         inner_steps=body["sync"]["innerSteps"] if body.get("sync", {}).get("mode") == "local" else None,

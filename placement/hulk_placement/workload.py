@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hulk_placement.accelerators.framework_memory import FrameworkMemory, framework_memory
 from hulk_placement.layer_pins import LayerPin
@@ -14,7 +14,7 @@ from hulk_placement.model import OPTIMIZER_BYTES_PER_PARAMETER, PRECISIONS, Mode
 from hulk_placement.nccl import Nccl
 from hulk_placement.sync import Sync
 from hulk_placement.topology import Machine, is_amount, is_positive
-from hulk_placement.training_memory import NO_OVERHEAD, BytesPerParameter, Overhead, TrainingMemory
+from hulk_placement.training_memory import NO_OVERHEAD, BytesPerParameter, Overhead, TrainingMemory, gathered
 
 OBJECTIVES = ("time", "throughput-per-money")
 """What a plan is to do best: take the least time for a step, or do the most sequences for its price."""
@@ -36,19 +36,19 @@ END_COLLECTIVES = 2
 class Workload:
     """A model, its training configuration, and the machines its pods may run on.
 
-    `candidates` maps the name of each such machine to how many of the job's workers its cpu, memory and pod slots
-    admit (accelerators are counted by the planner). `flops_per_s` is the speed per accelerator measured with this
-    very workload, by machine: it stands before the machine's own. `measured_micro_batch` is the one that it was
-    measured with, where that is known. `likely_flops_per_s` is what other workloads on a machine lead to expect of
-    this one: such a machine is not calibrated. `pins` are machine names in rank order; `regions` empty means any.
-    `kept` says how many workers of an earlier plan wait on each machine: the topology does not count their
-    accelerators as free, but for this workload they are. `shares` is one of SHARES. The planner chooses what is
-    None of `micro_batch`, `recompute` and the degrees `data`, `pipeline` and `tensor`; and the order of blocks in
-    pipelines where `schedule` is, which else is one of SCHEDULES. With `stages_if_needed` it may have stages in place
-    of one where no machine has the memory for a whole model. `objective` is one of OBJECTIVES; a plan's accelerators
-    together cost at most `max_price_per_hour`. `stage_transport` is one of STAGE_TRANSPORTS, None: NCCL where a plan's
-    sums go over it, else gloo; `nccl` are NCCL's settings. `optimizer_s` are the seconds of an update where they are
-    known, `step_overhead_s` what a step takes besides, `end_collectives` small all-reduces end it
+    `candidates` maps the name of each such machine to how many of the job's workers its cpu, memory and pod slots admit
+    (accelerators are counted by the planner). `flops_per_s` is the speed per accelerator measured with this very
+    workload, by machine: it stands before the machine's own. `measured_micro_batch` is the one that it was measured
+    with, where that is known. `likely_flops_per_s` is what other workloads on a machine lead to expect of this one:
+    such a machine is not calibrated. `pins` are machine names in rank order; `regions` empty means any. `kept` says how
+    many workers of an earlier plan wait on each machine: the topology does not count their accelerators as free, but
+    for this workload they are. `shares` is one of SHARES. The planner chooses what is None of `micro_batch`,
+    `recompute` and the degrees `data`, `pipeline`, `tensor` and `shard`; and the order of blocks in pipelines where
+    `schedule` is, which else is one of SCHEDULES. With `stages_if_needed` it may have stages in place of one where no
+    machine has the memory for a whole model, with `shards_if_needed` shards. `objective` is one of OBJECTIVES; a plan's
+    accelerators together cost at most `max_price_per_hour`. `stage_transport` is one of STAGE_TRANSPORTS, None: NCCL
+    where a plan's sums go over it, else gloo; `nccl` are NCCL's settings. `optimizer_s` are the seconds of an update
+    where they are known, `step_overhead_s` what a step takes besides, `end_collectives` small all-reduces end it
     (`cost.overhead`). Higher `priority` goes first, then the older `created_s`. `memory`: what is stated of the memory
     that a training takes. `num_steps` are those that are left to make, None where that is not known.
     """
@@ -70,9 +70,11 @@ class Workload:
     data: int | None = None
     pipeline: int | None = 1
     tensor: int | None = 1
+    shard: int | None = 1
     schedule: str | None = None
     recompute: bool | None = None
     stages_if_needed: bool = False
+    shards_if_needed: bool = False
     objective: str = "time"
     max_price_per_hour: float | None = None
     allow_unknown_links: bool = False
@@ -110,15 +112,21 @@ class Workload:
         for machine, micro_batch in self.measured_micro_batch.items():
             if micro_batch < 1:
                 raise ValueError(f"{self.key}: speed on {machine} measured with micro-batch {micro_batch} must be >= 1")
-        for name, degree in (("data", self.data), ("pipeline", self.pipeline), ("tensor", self.tensor)):
+        for name in ("data", "pipeline", "tensor", "shard"):
+            degree = getattr(self, name)
             if degree is not None and degree < 1:
                 raise ValueError(f"{self.key}: degree {name} {degree} must be >= 1")
+        if self.memory.sharded != "none" and self.shard != 1:
+            raise ValueError(
+                f"{self.key}: memory sharded {self.memory.sharded} among all replicas and degree shard {self.shard} "
+                "exclude each other"
+            )
         if self.schedule is not None and self.schedule not in SCHEDULES:
             raise ValueError(f"{self.key}: schedule {self.schedule!r} must be one of {', '.join(SCHEDULES)}")
         if not self.model.shares_heads(self.tensor or 1):
             raise ValueError(f"{self.key}: {heads_words(self.model, self.tensor or 1)}")
-        if self.sync.mode == "wan" and (self.pipeline or 1) * (self.tensor or 1) > 1:
-            raise ValueError(f"{self.key}: {wan_words(self.pipeline, self.tensor)}")
+        if self.sync.mode == "wan" and (self.pipeline or 1) > 1:
+            raise ValueError(f"{self.key}: {wan_words(self.pipeline or 1)}")
         if self.shares not in SHARES:
             raise ValueError(f"{self.key}: shares {self.shares!r} must be one of {', '.join(SHARES)}")
         if self.objective not in OBJECTIVES:
@@ -144,7 +152,8 @@ class Workload:
     @property
     def bytes_per_parameter(self) -> BytesPerParameter:
         """Of each trained parameter that an accelerator has."""
-        return self.memory.per_parameter(self.optimizer, self.precision, self.sync.is_local, self.data)
+        shard = self.shard or 1
+        return self.memory.per_parameter(self.optimizer, self.precision, self.sync.is_local, self.data, shard)
 
     def replica_bytes(self, micro_batch: int) -> int:
         """What the tensors of a rank that holds the whole model take at its peak; 0 where too little is known of it.
@@ -156,23 +165,27 @@ class Workload:
         kept = sum(self.memory.kept_bytes(layer, tensor=1) for layer in self.model.layers)
         return math.ceil(self.model.state_bytes(self.bytes_per_parameter.total) + micro_batch * kept)
 
-    def overhead(self, framework: FrameworkMemory, tensor: int = 1, algorithm: str = "ring") -> Overhead:
+    def overhead(
+        self, framework: FrameworkMemory, tensor: int = 1, algorithm: str = "ring", shard: int = 1
+    ) -> Overhead:
         """What a rank takes of an accelerator besides its tensors, by the framework memory of its product.
 
-        Nothing where too little is known of the model. NCCL has a communicator of the ranks that share layers, and one
-        of those that sum gradients with this algorithm, or pass activations on, where they do so over NCCL; gloo has no
-        buffers there.
+        Nothing where too little is known of the model. NCCL has a communicator of the ranks that share layers, one of
+        those that shard them, and one of those that sum gradients with this algorithm, or pass activations on, where
+        they do so over NCCL; gloo has no buffers there.
         """
         if not self.model.is_counted:
             return NO_OVERHEAD
         is_alone = self.max_workers * self.accelerators_per_worker == 1
         is_nccl = not is_alone and "nccl" in (algorithm, self.stage_transport)
-        num_channels = (tensor > 1) * framework.inside_channels + is_nccl * self.nccl.num_channels
-        return self.memory.overhead(framework, num_channels)
+        num_inside = (tensor > 1) + (shard > 1)
+        num_channels = num_inside * framework.inside_channels + is_nccl * self.nccl.num_channels
+        gathered_bytes = gathered(self.model.layers, self.precision, tensor) if shard > 1 else 0.0
+        return replace(self.memory.overhead(framework, num_channels), gathered_bytes=gathered_bytes)
 
-    def room_bytes(self, machine: Machine, tensor: int = 1) -> float:
+    def room_bytes(self, machine: Machine, tensor: int = 1, shard: int = 1) -> float:
         """What tensors may take of an accelerator of a machine; infinite where its memory is not known."""
-        return self.overhead(framework_memory(machine.product), tensor).room(machine.memory_bytes)
+        return self.overhead(framework_memory(machine.product), tensor, shard=shard).room(machine.memory_bytes)
 
     @property
     def digest(self) -> str:
@@ -190,7 +203,7 @@ class Workload:
         return hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:16]
 
 
-def replicas_words(data: int | None, micro_batch: int | None, global_batch: int) -> str:
+def replicas_words(data: int | None, micro_batch: int | None, global_batch: int, things: str = "replicas") -> str:
     """That so many replicas are more than a step has micro-batches; empty where they are not.
 
     >>> replicas_words(3, 2, 4)
@@ -201,7 +214,7 @@ def replicas_words(data: int | None, micro_batch: int | None, global_batch: int)
     if data is None or data <= num:
         return ""
     batch = f"a global batch of {global_batch} in micro-batches of {each} has {num}"
-    return f"{data} replicas need a micro-batch each, and {batch}"
+    return f"{data} {things} need a micro-batch each, and {batch}"
 
 
 def heads_words(model: Model, tensor: int) -> str:
@@ -209,11 +222,9 @@ def heads_words(model: Model, tensor: int) -> str:
     return f"tensor degree {tensor} does not divide the model's {model.num_heads} attention heads"
 
 
-def wan_words(pipeline: int | None, tensor: int | None) -> str:
-    """That Hulk's own all-reduce does not go with these degrees."""
-    degrees = {"pipeline": pipeline, "tensor": tensor}
-    asked = " and ".join(f"{name} {degree}" for name, degree in degrees.items() if (degree or 1) > 1)
+def wan_words(pipeline: int) -> str:
+    """That Hulk's own all-reduce does not go with stages."""
     return (
-        f"sync mode wan and {asked} exclude each other: Hulk's own all-reduce sums the gradients of whole models, "
-        "in data parallelism alone"
+        f"sync mode wan and pipeline {pipeline} exclude each other: Hulk's own all-reduce sums the gradients of whole "
+        "models, not of stages"
     )

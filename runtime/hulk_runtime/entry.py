@@ -43,6 +43,11 @@ def _require_match(here: environment.Environment, plan: wire.Plan) -> None:
             f"world of {here.world_size} ranks, the plan has {plan.num_ranks}: with several accelerators per worker, "
             f"start the program with hulk-launch or torchrun"
         )
+    if plan.layout.shard * plan.layout.tensor > 1:
+        raise errors.ConfigurationError(
+            f"the plan has shard {plan.layout.shard} and tensor {plan.layout.tensor}: this program's ranks compute "
+            "their layers alone, with shard 1 and tensor 1"
+        )
 
 
 def _use_interface(plan: wire.Plan, here: environment.Environment) -> None:

@@ -65,10 +65,11 @@ BROKEN_RULES: dict[str, tuple[dict[str, Any], str]] = {
     "batch": ({"training.globalBatch": 1}, "training.globalBatch must be at least workers.min"),
     "batch of stages": (
         {"training.globalBatch": 1, "workers.min": 3, "parallelism": {"pipeline": 2}},
-        "training.globalBatch must be at least workers.min / parallelism.pipeline: every replica needs a sequence",
+        "training.globalBatch must be at least workers.min / (parallelism.pipeline x parallelism.tensor): every",
     ),
     "micro-batch": ({"training.microBatch": 9}, "training.microBatch must be at most training.globalBatch"),
     "parallelism": ({"parallelism": {"pipeline": 3, "tensor": 2}}, "needs more accelerators than workers.max x"),
+    "shards": ({"parallelism": {"shard": 1024}}, "needs more accelerators than workers.max x"),
     "local without mode": ({"sync": {"local": {"innerSteps": 5}}}, "sync.local is for sync.mode local"),
     "no outer step": (
         {"sync": {"mode": "local", "local": {"outerLearningRate": "0"}}},

@@ -293,6 +293,10 @@ async def test_plans_that_do_not_fit_together_by_cpu_are_made_one_after_the_othe
     ("spec", "reason"),
     [
         ({"parallelism": {"tensor": 2}}, "UnsupportedLayout"),
+        (
+            {"parallelism": {"shard": 2}, "training": {"globalBatch": 8}, "workers": {"max": 3, "min": 3}},
+            "UnsupportedLayout",
+        ),
         ({"parallelism": {"pipeline": 2}, "sync": {"mode": "wan"}}, "UnsupportedLayout"),
         ({"placement": {"objective": "throughputPerMoney"}}, "NoPrices"),
         ({"placement": {"pins": [{"layers": "9", "regions": ["eu"]}]}}, "InvalidPins"),

@@ -82,18 +82,30 @@ async def test_pins_that_need_more_stages_than_asked_for_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("memory_mib", "template", "expected"), [(200, GPT, 1), (60, GPT, 4), (60, {}, "NoMemory"), (20, GPT, "NoMemory")]
+    ("memory_mib", "template", "expected"),
+    [
+        (200, GPT, (1, 1)),
+        (60, GPT, (4, 1)),
+        (200, {}, (1, 1)),
+        (60, {}, (1, 2)),
+        (20, GPT, "NoMemory"),
+        (20, {}, "NoMemory"),
+    ],
 )
-async def test_a_model_that_fits_no_node_gets_stages_where_the_program_trains_by_them(
-    memory_mib: int, template: dict[str, Any], expected: int | str
+async def test_a_model_that_fits_no_node_gets_stages_where_the_program_trains_by_them_else_shards(
+    memory_mib: int, template: dict[str, Any], expected: tuple[int, int] | str
 ) -> None:
-    """A rank needs 98 MiB for the whole model, and 40 MiB for the largest of four stages."""
+    """A rank needs 98 MiB for the whole model, 40 MiB for the largest of four stages, 60 do with two shards."""
     nodes = [node(name) for name in NODES]
     for _, body in nodes:
         body["metadata"]["labels"][names.NODE_ACCELERATOR_MEMORY] = str(memory_mib)
     _, answer = await answered(*nodes, parallelism={}, model=LARGE, **({"template": template} if template else {}))
-    found = answer.full.plan.layout.pipeline if isinstance(answer, Planned) else answer.reason
-    assert found == expected
+    if isinstance(answer, Unplanned):
+        assert answer.reason == expected
+        return
+    layout = answer.full.plan.layout
+    assert (layout.pipeline, layout.shard) == expected
+    assert (answer.summary.layout.pipeline, answer.summary.layout.shard) == expected
 
 
 async def test_pods_of_stages_get_their_ranks_and_the_plan_with_its_pipeline() -> None:

@@ -38,6 +38,8 @@ def refusal(changes: dict[str, Any]) -> tuple[str, str]:
         ({"parallelism": {"pipeline": 4, "data": 1, "tensor": 1}}, (4, 4), (1, 4, 1)),
         ({"parallelism": {"pipeline": 1, "data": 3}}, (3, 3), (None, 1, 1)),
         ({}, (2, 4), (None, 1, 1)),
+        ({"parallelism": {"pipeline": 2, "tensor": 2}}, (4, 4), (None, 2, 2)),
+        ({"parallelism": {"tensor": 2, "data": 2}}, (4, 4), (2, 1, 2)),
     ],
 )
 def test_workers_are_replicas_of_stages(
@@ -61,12 +63,16 @@ def test_stages_are_planned_as_the_runtime_carries_them_out() -> None:
         ({"sync": {"mode": "local"}}, "sync.mode local, which exclude each other"),
         ({"sync": {"compression": "int8"}}, "sync.compression int8, which exclude each other"),
         ({"sync": {"onRegionLoss": "continue"}}, "sync.onRegionLoss continue, which exclude each other"),
-        ({"workers.acceleratorsPerWorker": 2}, "a stage is one worker with one accelerator"),
+        ({"workers.acceleratorsPerWorker": 2}, "a stage of a replica is one worker or several, and has 1 accelerator"),
         ({"placement": {"workerNodes": ["a", "b"]}}, "placement.workerNodes, which exclude each other"),
         ({"parallelism": {"pipeline": 5}}, "The job asks for pipeline 5, and its model has 4 layers."),
         ({"workers": {"min": 3, "max": 3}}, "no number of workers from workers.min 3 to workers.max 3 is a multiple"),
         ({"parallelism": {"pipeline": 2, "data": 3}}, "data 3 and pipeline 2, which is 6 / 1 workers"),
-        ({"parallelism": {"pipeline": 2, "tensor": 2}}, "The job asks for tensor 2"),
+        (
+            {"parallelism": {"pipeline": 2, "shard": 3}, "workers": {"max": 9, "acceleratorsPerWorker": 2}},
+            "one worker or several, and has 3 accelerators",
+        ),
+        ({"parallelism": {"tensor": 3}}, "The job asks for tensor 3: tensor degree 3 does not divide the model's"),
     ],
 )
 def test_what_stages_exclude_is_named(changes: dict[str, Any], words: str) -> None:

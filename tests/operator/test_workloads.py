@@ -216,7 +216,12 @@ def test_a_text_that_is_no_model_is_said_with_its_config_map(form: str, text: st
         (
             {"parallelism": {"pipeline": 2, "tensor": 4}},
             "UnsupportedLayout",
-            "The job asks for tensor 4; this version runs data parallelism and pipeline stages, tensor 1.",
+            "The job asks for shard 1 and tensor 4; Hulk's own programs run data parallelism and pipeline stages",
+        ),
+        (
+            {"parallelism": {"shard": 2}},
+            "UnsupportedLayout",
+            "The job asks for shard 2 and tensor 1; Hulk's own programs run data parallelism and pipeline stages",
         ),
         (
             {"parallelism": {"data": 3}, "workers": {"min": 1, "max": 4, "acceleratorsPerWorker": 2}},

@@ -189,7 +189,7 @@ def test_a_thousand_workers_stay_below_the_limit_of_a_config_map() -> None:
 @pytest.mark.parametrize(
     ("name", "change", "message"),
     [
-        ("another version", {"version": 3}, "wire version 3; this reads 1, 2"),
+        ("another version", {"version": 4}, "wire version 4; this reads 1, 2, 3"),
         ("altered", {"shares": [50]}, "the digest .* is not of this content"),
     ],
 )

@@ -62,10 +62,10 @@ def test_unknown_keys_of_a_known_version_are_ignored(make_plan, encode_plan):
 @pytest.mark.parametrize(
     ("name", "changes", "complaint"),
     [
-        ("another version", {"version": 3}, "operator 0.1.0 wrote the plan in wire version 3, runtime"),
+        ("another version", {"version": 4}, "operator 0.1.0 wrote the plan in wire version 4, runtime"),
         ("no version", {"version": None}, "wire version None"),
         ("pipeline", {"layout": {"data": 1, "pipeline": 2, "tensor": 1}}, "2 shares (smallest 2) for 1 replicas"),
-        ("layout", {"layout": {"data": 3, "pipeline": 1, "tensor": 1}}, "layout 3x1x1 is not 2 ranks"),
+        ("layout", {"layout": {"data": 3, "pipeline": 1, "tensor": 1}}, "layout 3x1x1x1 is not 2 ranks"),
         ("too few shares", {"shares": [4]}, "1 shares (smallest 4) for 2 replicas"),
         ("negative share", {"shares": [5, -1]}, "2 shares (smallest -1) for 2 replicas"),
         ("wrong sum", {"shares": [2, 3]}, "shares sum to 5, global batch 4"),
@@ -105,11 +105,11 @@ def test_what_is_no_plan_is_refused(blob):
 
 
 def test_a_rank_with_a_plan_of_another_version_exits_64_and_names_both(job, make_plan):
-    job.write_plan(make_plan(version=3, operatorVersion="9.9.9"))
+    job.write_plan(make_plan(version=4, operatorVersion="9.9.9"))
     rank = job.start("-m", "hulk_runtime.examples.gpt", RANK="0")
     assert rank.wait() == 64
-    assert "operator 9.9.9 wrote the plan in wire version 3" in rank.output
-    assert f"runtime {wire.runtime_version()} reads version 1, 2:" in rank.output
+    assert "operator 9.9.9 wrote the plan in wire version 4" in rank.output
+    assert f"runtime {wire.runtime_version()} reads version 1, 2, 3:" in rank.output
 
 
 def test_a_missing_plan_exits_64(job, tmp_path: Path):

@@ -30,8 +30,7 @@ impl Sums {
     /// Finds the seconds of each stage's all-reduce by whichever way makes the slowest of them quickest.
     ///
     /// gloo's rings in one bucket or, of a single stage, in two, or Hulk's own, where they may be used. Hulk's own is for
-    /// replicas that are apart, in several regions, and have neither stages nor tensor parallelism. Infinite where there
-    /// is no way.
+    /// replicas that are apart, in several regions, and have no stages. Infinite where there is no way.
     pub fn update(&mut self, setting: &Setting, layout: &Layout) {
         if layout.num_replicas() == 1 {
             self.sync_p.fill(0.0);

@@ -15,11 +15,11 @@ const OVER_BOUND: f64 = 1.08;
 /// 1.08 max over regions (latency to the farthest + max(inside, busiest link, B / uplink))
 /// ```
 pub fn wan_seconds(setting: &Setting, groups: &Groups) -> f64 {
-    if setting.transports & WAN == 0 || groups.bytes_p.len() > 1 || setting.tensor > 1 {
+    if setting.transports & WAN == 0 || groups.bytes_p.len() > 1 {
         return f64::INFINITY;
     }
     let regions = regions_of(setting, groups);
-    let num_bytes = groups.bytes_p[0] * setting.wire_share;
+    let num_bytes = cell_bytes(setting, groups) * setting.wire_share;
     let rates: Vec<(f64, f64)> = regions.iter().map(|&region| rates(setting, &regions, region)).collect();
     let mut slowest_s = 0.0;
     for (&here, &(out, into)) in regions.iter().zip(&rates) {
@@ -51,7 +51,7 @@ pub fn wan_seconds(setting: &Setting, groups: &Groups) -> f64 {
 pub fn wan_price(setting: &Setting, groups: &Groups) -> f64 {
     let regions = regions_of(setting, groups);
     let num = regions.len() as f64;
-    let num_bytes = 2.0 * (num - 1.0) / num * groups.bytes_p[0] * setting.wire_share;
+    let num_bytes = 2.0 * (num - 1.0) / num * cell_bytes(setting, groups) * setting.wire_share;
     let mut price = 0.0;
     for &here in &regions {
         let (out, _) = rates(setting, &regions, here);
@@ -60,6 +60,11 @@ pub fn wan_price(setting: &Setting, groups: &Groups) -> f64 {
         }
     }
     price
+}
+
+/// What all ranks of a cell sum together, each group of ranks its part, over the same links.
+fn cell_bytes(setting: &Setting, groups: &Groups) -> f64 {
+    groups.bytes_p[0] * setting.tensor as f64
 }
 
 /// The regions of the only stage's cells.
@@ -94,6 +99,6 @@ fn inside_s(setting: &Setting, groups: &Groups, region: usize) -> f64 {
         return 0.0;
     }
     let (near_s, flow) = groups.inside(setting, 0, region);
-    let sent = 2.0 * f64::from(num_cells - 1) / f64::from(num_cells) * groups.bytes_p[0];
+    let sent = 2.0 * f64::from(num_cells - 1) / f64::from(num_cells) * cell_bytes(setting, groups);
     2.0 * near_s + if flow > 0.0 { sent / flow } else { f64::INFINITY }
 }

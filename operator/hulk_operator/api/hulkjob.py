@@ -63,9 +63,9 @@ class Parallelism(Resource):
             ge=1,
             le=65_536,
             description=(
-                "Replicas; absent = chosen by the plan from workers.min to workers.max. A replica is one rank, or one "
-                "worker for each stage: data x pipeline must be acceleratorsPerWorker times a number of workers in "
-                "that range; the plan then has exactly that many workers."
+                "Replicas; absent = chosen by the plan from workers.min to workers.max. A replica is one rank, or "
+                "shard x tensor for each stage: data x pipeline x shard x tensor must be acceleratorsPerWorker times a "
+                "number of workers in that range; the plan then has exactly that many workers."
             ),
         ),
     ] = None
@@ -75,14 +75,35 @@ class Parallelism(Resource):
             ge=1,
             le=1024,
             description=(
-                "Stages. Above 1 each is one worker with one accelerator, and sync.mode must be auto or ring. absent = "
-                "1; for Hulk's own example (-m hulk_runtime.examples.gpt) chosen by the plan where no node has the "
-                "memory for a whole model, or pins bind layers to different places."
+                "Stages. Above 1 each is one accelerator, or shard x tensor of them, and sync.mode must be auto or "
+                "ring. absent = 1; for Hulk's own example (-m hulk_runtime.examples.gpt) chosen by the plan where no "
+                "node has the memory for a whole model, or pins bind layers to different places."
+            ),
+        ),
+    ] = None
+    shard: Annotated[
+        int | None,
+        Field(
+            ge=1,
+            le=65_536,
+            description=(
+                "Ranks that divide a replica's parameters, gradients and optimizer states (FSDP), inside a node or on "
+                "alike nodes of one region; replicas sum their shards. absent = 1; chosen by the plan where no node "
+                "has the memory for a whole model, for a program that may shard it. hulk.device_mesh() and HULK_* "
+                "variables tell the program. Hulk's own programs run 1 only."
             ),
         ),
     ] = None
     tensor: Annotated[
-        int | None, Field(ge=1, le=64, description="Tensor-parallel ranks; absent = 1. This version runs 1 only.")
+        int | None,
+        Field(
+            ge=1,
+            le=64,
+            description=(
+                "Tensor-parallel ranks, on one node; absent = 1; chosen by the plan where it chooses shards that do "
+                "not do alone. Hulk's own programs run 1 only."
+            ),
+        ),
     ] = None
     schedule: Annotated[
         Literal["1f1b", "gpipe"] | None,

@@ -32,6 +32,7 @@ class Layout(Resource):
 
     data: Annotated[Positive, Field(description="Replicas.")]
     pipeline: Annotated[Positive, Field(description="Stages.")] = 1
+    shard: Annotated[Positive, Field(description="Ranks that divide a replica's parameters.")] = 1
     tensor: Annotated[Positive, Field(description="Tensor-parallel ranks.")] = 1
 
 

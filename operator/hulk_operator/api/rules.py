@@ -85,13 +85,17 @@ HULK_TOPOLOGY = (
 )
 JOB_SPEC = (
     Rule(
-        "!has(self.training.globalBatch) || "
-        "self.training.globalBatch * self.parallelism.?pipeline.orValue(1) >= self.workers.min",
+        "!has(self.training.globalBatch) || self.training.globalBatch * self.parallelism.?pipeline.orValue(1) * "
+        "self.parallelism.?tensor.orValue(1) >= self.workers.min",
         lambda self: (
             "globalBatch" not in self["training"]
-            or self["training"]["globalBatch"] * self["parallelism"].get("pipeline", 1) >= self["workers"]["min"]
+            or self["training"]["globalBatch"]
+            * self["parallelism"].get("pipeline", 1)
+            * self["parallelism"].get("tensor", 1)
+            >= self["workers"]["min"]
         ),
-        "training.globalBatch must be at least workers.min / parallelism.pipeline: every replica needs a sequence",
+        "training.globalBatch must be at least workers.min / (parallelism.pipeline x parallelism.tensor): "
+        "every replica needs a sequence",
         ".training.globalBatch",
     ),
     Rule(
@@ -125,14 +129,17 @@ JOB_SPEC = (
     ),
     Rule(
         "self.parallelism.?data.orValue(1) * self.parallelism.?pipeline.orValue(1) * "
-        "self.parallelism.?tensor.orValue(1) <= self.workers.max * self.workers.acceleratorsPerWorker",
+        "self.parallelism.?shard.orValue(1) * self.parallelism.?tensor.orValue(1) <= "
+        "self.workers.max * self.workers.acceleratorsPerWorker",
         lambda self: (
             self["parallelism"].get("data", 1)
             * self["parallelism"].get("pipeline", 1)
+            * self["parallelism"].get("shard", 1)
             * self["parallelism"].get("tensor", 1)
             <= self["workers"]["max"] * self["workers"]["acceleratorsPerWorker"]
         ),
-        "parallelism data x pipeline x tensor needs more accelerators than workers.max x workers.acceleratorsPerWorker",
+        "parallelism data x pipeline x shard x tensor needs more accelerators than workers.max x "
+        "workers.acceleratorsPerWorker",
         ".parallelism",
     ),
 )

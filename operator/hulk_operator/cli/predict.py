@@ -5,7 +5,7 @@ A further row is a field of the report, a line in `predict_report` that fills it
 
 from collections.abc import Callable, Iterable, Iterator
 
-from hulk_placement.plan import Plan, Prediction
+from hulk_placement.plan import Layout, Plan, Prediction
 from hulk_placement.report.guesses import guessed_speeds
 from hulk_placement.report.rows import MemoryRow, StepPartRow, View
 from hulk_placement.report.view import view
@@ -53,6 +53,7 @@ class PredictReport(Resource):
     data: int
     pipeline: int
     tensor: int
+    shard: int = 1
     schedule: str
     sync: str
     step_microseconds: int
@@ -82,6 +83,7 @@ def predict_report(plan: Plan, workload: Workload, topology: Topology, num_steps
         data=layout.data,
         pipeline=layout.pipeline,
         tensor=layout.tensor,
+        shard=layout.shard,
         schedule=plan.schedule,
         sync=plan.algorithm,
         step_microseconds=_microseconds(found.step_s),
@@ -117,14 +119,14 @@ def _cells(plan: Plan, num_layers: int) -> Iterator[CellRow]:
     regions = {worker.machine: worker.region for worker in plan.workers}
     for replica in range(layout.data):
         for stage in range(layout.pipeline):
-            rank = (replica * layout.pipeline + stage) * layout.tensor
+            rank = (replica * layout.pipeline + stage) * layout.width
             node, compute_s = plan.rank_machines[rank], plan.prediction.rank_compute_s[rank]
             yield CellRow(
                 replica=replica,
                 stage=stage,
                 node=node,
                 region=regions[node],
-                accelerators=layout.tensor,
+                accelerators=layout.width,
                 first_layer=bounds[stage],
                 last_layer=bounds[stage + 1] - 1,
                 sequences=plan.shares[replica],
@@ -146,7 +148,7 @@ Lines = Iterator[RenderableType]
 
 
 def _head(report: PredictReport) -> Lines:
-    degrees = f"{report.data} x {report.pipeline} x {report.tensor} (data x pipeline x tensor)"
+    degrees = f"{Layout(report.data, report.pipeline, report.tensor, report.shard).words} (data x pipeline x tensor)"
     order = f", {report.schedule}" if report.pipeline > 1 else ""
     sync = f", {report.sync}" if report.data > 1 else ""
     yield Text.assemble((f"{report.workload}: ", "bold"), degrees, order, sync)

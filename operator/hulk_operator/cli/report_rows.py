@@ -33,7 +33,7 @@ def worker_rows(plan: Plan, topology: Topology) -> tuple[WorkerRow, ...]:
     """Workers in rank order. Machines that the topology no longer has get no link."""
     known = {machine.name for machine in topology.machines}
     rows = []
-    per_replica = plan.layout.pipeline * plan.layout.tensor
+    per_replica = plan.layout.pipeline * plan.layout.width
     first = 0  # rank
     for worker, slot in enumerate(plan.workers):
         ranks = slice(first, first + slot.num_accelerators)

@@ -1,15 +1,17 @@
 """What a job's stages ask of its other wishes: refusals of what excludes them, and how many workers they make.
 
-A stage is one worker with one accelerator, and the replicas of a stage sum its gradients by torch's own ring in every
-step: that is what the runtime carries out in this version.
+A stage is one accelerator, or as many as share its layers and divide its parameters, and the replicas of a stage sum
+its gradients by torch's own ring in every step: that is what the runtime carries out in this version.
 """
 
+import math
 import re
 from collections.abc import Iterator
 from typing import Final
 
 from hulk_placement.model import Model
 from hulk_placement.sync import Sync
+from hulk_placement.words import counted
 
 from hulk_operator.api import HulkJobSpec
 from hulk_operator.inputs.placement_constraints import UnusableJobError
@@ -17,6 +19,30 @@ from hulk_operator.inputs.placement_constraints import UnusableJobError
 RING: Final = Sync("ring")
 _TRAINS_STAGES: Final = re.compile(r"(?:^|\s)-m\s+hulk_runtime\.examples\.gpt(?:\s|$)")
 """A command that runs a program which is known to train by a plan's stages."""
+
+
+_OWN: Final = re.compile(r"(?:^|\s)-m\s+hulk_runtime\.examples\.")
+"""A command that runs a program of Hulk's own training loop."""
+
+
+def width(spec: HulkJobSpec) -> int:
+    """Ranks of each stage of a replica that are asked for."""
+    return (spec.parallelism.shard or 1) * (spec.parallelism.tensor or 1)
+
+
+def is_own_program(spec: HulkJobSpec) -> bool:
+    """Whether the command runs one of Hulk's own programs."""
+    return _OWN.search(first_command(spec)) is not None
+
+
+def may_have_shards(spec: HulkJobSpec) -> bool:
+    """Whether shards may be planned although nobody asked for them, where a whole model has no place.
+
+    A program that trains by a plan's stages gets these; others of Hulk's own hold whole models. Local SGD is of those.
+    """
+    asked = spec.parallelism
+    is_open = asked.shard is None and asked.data is None and asked.pipeline is None
+    return is_open and not is_own_program(spec) and spec.sync.mode != "local" and not spec.placement.worker_nodes
 
 
 def refuse_beside_stages(spec: HulkJobSpec, model: Model) -> None:
@@ -41,17 +67,19 @@ def may_have_stages(spec: HulkJobSpec) -> bool:
 
 
 def num_workers(spec: HulkJobSpec) -> tuple[int, int]:
-    """Fewest and most workers: replicas of stages, or exactly those of `parallelism.data` where it is given."""
+    """Fewest and most workers: of whole replicas, or exactly those of `parallelism.data` where it is given."""
     workers, data, num_stages = spec.workers, spec.parallelism.data, spec.parallelism.pipeline or 1
+    replica = num_stages * width(spec)
     if data is None:
-        fewest, most = -(-workers.min // num_stages) * num_stages, workers.max // num_stages * num_stages
+        each = replica // math.gcd(replica, workers.accelerators_per_worker)
+        fewest, most = -(-workers.min // each) * each, workers.max // each * each
         if fewest > most:
             raise _unsupported(
-                f"The job asks for pipeline {num_stages}: no number of workers from workers.min {workers.min} to "
-                f"workers.max {workers.max} is a multiple of it"
+                f"The job asks for {_degrees(spec)}: no number of workers from workers.min {workers.min} to "
+                f"workers.max {workers.max} is a multiple of {each}"
             )
         return fewest, most
-    num_ranks, what = data * num_stages, f"data {data}" + (f" and pipeline {num_stages}" if num_stages > 1 else "")
+    num_ranks, what = data * replica, _degrees(spec)
     num, rest = divmod(num_ranks, workers.accelerators_per_worker)
     if rest or not workers.min <= num <= workers.max:
         raise _unsupported(
@@ -59,6 +87,14 @@ def num_workers(spec: HulkJobSpec) -> tuple[int, int]:
             f"whole number from workers.min {workers.min} to workers.max {workers.max}"
         )
     return num, num
+
+
+def _degrees(spec: HulkJobSpec) -> str:
+    """Those that make up the ranks, in words: data, and the others where they are above 1."""
+    asked = spec.parallelism
+    degrees = {"data": asked.data or 0, "pipeline": asked.pipeline or 1, "shard": asked.shard or 1}
+    degrees |= {"tensor": asked.tensor or 1}
+    return " and ".join(f"{name} {num}" for name, num in degrees.items() if num > (name != "data"))
 
 
 def first_command(spec: HulkJobSpec) -> str:
@@ -79,8 +115,11 @@ def _excluded(spec: HulkJobSpec) -> Iterator[tuple[str, str]]:
         yield f"sync.onRegionLoss {sync.on_region_loss}", f"{ring}, which cannot go on without a region"
     if spec.training.precision == "fp16":
         yield "training.precision fp16", "gradients of all stages would need one scale; bf16 and fp32 need none"
-    if num_accelerators > 1:
-        yield f"workers.acceleratorsPerWorker {num_accelerators}", "a stage is one worker with one accelerator"
+    if width(spec) % num_accelerators:
+        yield (
+            f"workers.acceleratorsPerWorker {num_accelerators}",
+            f"a stage of a replica is one worker or several, and has {counted(width(spec), 'accelerator')}",
+        )
     if spec.placement.worker_nodes:
         yield (
             "placement.workerNodes",

@@ -1,11 +1,10 @@
 """Turns a HulkJob into the planner's `Workload`: the model counted, the spec's words as numbers.
 
-What this version cannot do (tensor parallelism, wishes that stages exclude) is refused here with a reason, before
-anything is planned. The model's text, where it is in a ConfigMap, is read by the caller.
+What this version cannot do (shards in Hulk's own programs, wishes that stages exclude) is refused here with a reason,
+before anything is planned. The model's text, where it is in a ConfigMap, is read by the caller.
 """
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -15,7 +14,7 @@ from hulk_placement.layer_pins import LayerPin
 from hulk_placement.model import Model, Trainable, Transformer
 from hulk_placement.model.hugging_face import from_config
 from hulk_placement.sync import Rounds, Sync
-from hulk_placement.workload import Workload
+from hulk_placement.workload import Workload, heads_words
 
 from hulk_operator import api
 from hulk_operator.api import ConfigMapRef, HulkJob, HulkJobSpec, ObservedModel
@@ -32,10 +31,12 @@ from hulk_operator.inputs.placement_constraints import (
 )
 from hulk_operator.inputs.stage_constraints import (
     RING,
-    first_command,
+    is_own_program,
+    may_have_shards,
     may_have_stages,
     num_workers,
     refuse_beside_stages,
+    width,
 )
 from hulk_operator.inputs.unknown_model import stand_in
 
@@ -43,8 +44,6 @@ Texts = Mapping[tuple[str, str, str], str]
 """What ConfigMaps hold, by their namespace, name and key."""
 
 OBJECTIVES: Final = {"time": "time", "throughputPerMoney": "throughput-per-money"}
-_WEIGHS: Final = re.compile(r"(?:^|\s)-m\s+hulk_runtime\.examples\.")
-"""A command that runs a program of Hulk's own training loop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +124,7 @@ def to_workload(job: HulkJob, model: Model, situation: Situation) -> Workload:
     regions = allowed_regions(job, situation.allowed_regions, situation.nodes)
     pins = layer_pins(job, model)
     num_stages = _num_stages(spec, pins, situation.nodes)
+    is_plain = num_stages == 1 and width(spec) == 1
     limit = spec.placement.max_price_per_hour
     min_workers, max_workers = num_workers(spec)
     created = job.metadata.creation_timestamp
@@ -143,12 +143,14 @@ def to_workload(job: HulkJob, model: Model, situation: Situation) -> Workload:
         shares=to_shares(spec),
         precision=spec.training.precision,
         optimizer=spec.training.optimizer,
-        data=spec.parallelism.data if num_stages != 1 else None,
+        data=None if is_plain else spec.parallelism.data,
         pipeline=num_stages,
         tensor=spec.parallelism.tensor or 1,
+        shard=spec.parallelism.shard or 1,
         schedule=spec.parallelism.schedule,
-        recompute=None if num_stages == 1 else False,
-        stages_if_needed=num_stages == 1 and may_have_stages(spec),
+        recompute=None if is_plain else False,
+        stages_if_needed=is_plain and may_have_stages(spec),
+        shards_if_needed=is_plain and may_have_shards(spec),
         allow_unknown_links=spec.placement.allow_unknown_links,
         objective=OBJECTIVES[spec.placement.objective],
         max_price_per_hour=None if limit is None else float(limit),
@@ -192,17 +194,21 @@ def to_sync(spec: HulkJobSpec) -> Sync:
 
 def to_shares(spec: HulkJobSpec) -> str:
     """How the batch is shared: as asked, else by speed where the program is known to weigh gradients by sequences."""
-    return spec.training.shares or ("planned" if _WEIGHS.search(first_command(spec)) else "equal")
+    return spec.training.shares or ("planned" if is_own_program(spec) else "equal")
 
 
 def refuse_unsupported(spec: HulkJobSpec, model: Model) -> None:
     """UnusableJobError for what the API knows and this version does not do yet."""
-    tensor = spec.parallelism.tensor or 1
-    if tensor > 1:
+    asked = spec.parallelism
+    if width(spec) > 1 and is_own_program(spec):
         raise UnusableJobError(
             "UnsupportedLayout",
-            f"The job asks for tensor {tensor}; this version runs data parallelism and pipeline stages, tensor 1.",
+            f"The job asks for shard {asked.shard or 1} and tensor {asked.tensor or 1}; Hulk's own programs run data "
+            "parallelism and pipeline stages, shard 1 and tensor 1. A script of your own may have both.",
         )
+    if not model.shares_heads(asked.tensor or 1):
+        words = f"The job asks for tensor {asked.tensor}: {heads_words(model, asked.tensor or 1)}."
+        raise UnusableJobError("UnsupportedLayout", words)
     if not model.is_counted and spec.placement.pins:
         raise UnusableJobError("InvalidPins", "placement.pins bind layers, and the job says none: it needs spec.model.")
     refuse_beside_stages(spec, model)

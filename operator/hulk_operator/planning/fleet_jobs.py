@@ -134,7 +134,7 @@ def observed_steps(contestants: Mapping[str, Contestant]) -> dict[str, Observed]
 def _num_workers(one: Contestant) -> tuple[int, int]:
     """Fewest and most workers; exactly as many as it has, or the fewest, where stages make other numbers impossible."""
     workload, running = one.workload, sum(one.mapping.values())
-    if workload.pipeline != 1:
+    if (workload.pipeline, workload.shard, workload.tensor) != (1, 1, 1):
         fixed = running or workload.min_workers
         return fixed, fixed
     share = one.job.status.share
@@ -147,8 +147,9 @@ def _num_workers(one: Contestant) -> tuple[int, int]:
 
 
 def _memory_bytes(workload: Workload) -> int:
-    """What the tensors of a worker need at least; 0 where stages may divide the model."""
-    if workload.pipeline != 1 or workload.stages_if_needed:
+    """What the tensors of a worker need at least; 0 where stages, shards or tensor ranks may divide the model."""
+    is_whole = (workload.pipeline, workload.shard, workload.tensor) == (1, 1, 1)
+    if not is_whole or workload.stages_if_needed or workload.shards_if_needed:
         return 0
     return workload.replica_bytes(workload.micro_batch or 1) * workload.accelerators_per_worker
 

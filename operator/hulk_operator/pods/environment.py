@@ -70,7 +70,31 @@ def attempt_environment(job: HulkJob, plan: Plan, orders: Orders, ports: Ports =
         names.ENV_PET_RDZV_ID: f"{job.metadata.uid}-{plan.attempt}",
         names.ENV_ATTEMPT: str(plan.attempt),
         names.ENV_START_DIGEST: orders.start_digest(job.metadata.uid or "", plan.attempt),
+        **mesh_env(plan),
         **_checkpoint_env(job),
+    }
+
+
+def mesh_env(plan: Plan) -> dict[str, str]:
+    """The degrees of the plan's mesh for scripts, and for Accelerate, whose mesh has the same names and order.
+
+    Accelerate knows no stages, no replicas of a tensor degree alone, and takes a mesh of replicas alone for a mistake.
+    """
+    layout = plan.layout
+    replicas, shards, tensor = str(layout.data), str(layout.shard), str(layout.tensor)
+    found = {
+        names.ENV_DP_REPLICATE: replicas,
+        names.ENV_DP_SHARD: shards,
+        names.ENV_TP: tensor,
+        names.ENV_PP: str(layout.pipeline),
+    }
+    if layout.pipeline > 1 or layout.width == 1 or (layout.shard == 1 and layout.data > 1):
+        return found
+    return found | {
+        names.ENV_ACCELERATE_MESH: "true",
+        names.ENV_ACCELERATE_DP_REPLICATE: replicas,
+        names.ENV_ACCELERATE_DP_SHARD: shards,
+        names.ENV_ACCELERATE_TP: tensor,
     }
 
 

@@ -68,7 +68,7 @@ def plan_summary(
         num_accelerators=sum(worker.num_accelerators for worker in plan.workers),
         smallest_share=min(plan.shares),
         largest_share=max(plan.shares),
-        layout=Layout(data=plan.layout.data, pipeline=plan.layout.pipeline, tensor=plan.layout.tensor),
+        layout=_layout(plan),
         schedule=plan.schedule if plan.layout.pipeline > 1 else "",
         regions=tuple(_share(plan, region) for region in regions),
         layers=tuple(_places(plan, model.num_layers))[:MAX_PLACES],
@@ -114,6 +114,11 @@ def _price_per_hour(plan: Plan, topology: Topology) -> str | None:
     return f"{accelerators_per_s(plan, topology) * 3600:.4f}"
 
 
+def _layout(plan: Plan) -> Layout:
+    layout = plan.layout
+    return Layout(data=layout.data, pipeline=layout.pipeline, shard=layout.shard, tensor=layout.tensor)
+
+
 def _share(plan: Plan, region: str) -> RegionShare:
     here = [worker for worker in plan.workers if worker.region == region]
     return RegionShare(name=region, workers=len(here), accelerators=sum(worker.num_accelerators for worker in here))
@@ -148,7 +153,7 @@ def _stages(plan: Plan, num_layers: int) -> Iterator[StagePlace]:
         yield StagePlace(
             stage=stage,
             layers=as_spans(range(first, end)),
-            num_accelerators=plan.layout.data * plan.layout.tensor,
+            num_accelerators=plan.layout.data * plan.layout.width,
             num_nodes=len(machines),
             num_regions=len(regions),
             regions=tuple(regions[:MAX_PLACE_REGIONS]),
@@ -164,9 +169,9 @@ def _ring_regions(plan: Plan) -> list[str]:
 
 
 def _machines(plan: Plan, stage: int) -> set[str]:
-    """The machines that have a stage. Ranks run (replica, stage, tensor)."""
-    tensor, pipeline = plan.layout.tensor, plan.layout.pipeline
-    return {machine for rank, machine in enumerate(plan.rank_machines) if rank // tensor % pipeline == stage}
+    """The machines that have a stage. Ranks run (replica, stage, shard, tensor)."""
+    width, pipeline = plan.layout.width, plan.layout.pipeline
+    return {machine for rank, machine in enumerate(plan.rank_machines) if rank // width % pipeline == stage}
 
 
 def _bottleneck(plan: Plan, topology: Topology) -> Bottleneck | None:

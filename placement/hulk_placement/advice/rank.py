@@ -125,7 +125,7 @@ def _kept(now: _Step, named: Sequence[Change]) -> Iterator[tuple[Change, Advice]
 
 def _num_blocks(plan: Plan) -> int:
     """Passes of micro-batches through stages in a step."""
-    return 2 * plan.layout.pipeline * sum(math.ceil(share / plan.micro_batch) for share in plan.shares)
+    return 2 * plan.layout.pipeline * sum(math.ceil(share / plan.cell_batch) for share in plan.shares)
 
 
 def _row(

@@ -72,7 +72,7 @@ def _recompute_s(plan: Plan, workload: Workload, topology: Topology) -> float:
     if not plan.recompute:
         return 0.0
     cells_s = time_pipelines(replace(plan, recompute=False), workload, topology).compute_DP.ravel()
-    longest = max(range(len(cells_s)), key=lambda cell: plan.prediction.rank_compute_s[cell * plan.layout.tensor])
+    longest = max(range(len(cells_s)), key=lambda cell: plan.prediction.rank_compute_s[cell * plan.layout.width])
     return plan.prediction.compute_s - float(cells_s[longest])
 
 

@@ -23,8 +23,8 @@ class Memory:
 
     `activations` are kept for the backward passes of `in_flight` micro-batches; with recomputation they are the layers'
     inputs, and `recompute` is the one layer whose activations are made again. `buffers`: what the all-reduce works on.
-    `optimizer`: its state, with local SGD also the outer one's. `framework`: what the process takes besides its
-    tensors, `reserve`: what torch's allocator holds besides them.
+    Of shards it is the layers that are whole for a while. `optimizer`: its state, with local SGD also the outer one's.
+    `framework`: what the process takes besides its tensors, `reserve`: what torch's allocator holds besides them.
     """
 
     parameters: float
@@ -60,25 +60,25 @@ def cell_memory(
     layers, tensor, stated = workload.model.layers, plan.layout.tensor, workload.memory
     each = of_plan(plan, workload).bytes_per_parameter
     first, last = plan.stages[stage], [*plan.stages, len(layers)][stage + 1]
-    trained = trained_parameters(layers, first, last) / tensor
+    trained = trained_parameters(layers, first, last) / plan.layout.width
+    overhead = workload.overhead(framework, tensor, plan.algorithm, plan.layout.shard)
     kept = [stated.kept_bytes(layer, tensor) * plan.micro_batch for layer in layers[first:last]]
     num_flying = in_flight(plan, replica, stage)
     inputs = sum(stated.input_bytes(layer, tensor) for layer in layers[max(0, first - 1) : last - 1])
     found = Memory(
-        parameters=held_bytes(layers, first, last, each.weights) / tensor,
+        parameters=held_bytes(layers, first, last, each.weights) / plan.layout.width,
         gradients=trained * each.gradients,
         optimizer=trained * each.optimizer,
         activations=float(num_flying * (inputs * plan.micro_batch if plan.recompute else sum(kept))),
         recompute=max(kept) if plan.recompute else 0.0,
-        buffers=trained * each.buckets,
+        buffers=trained * each.buckets + overhead.gathered_bytes,
     )
-    overhead = workload.overhead(framework, tensor, plan.algorithm)
     return replace(found, framework=overhead.fixed_bytes, reserve=overhead.reserve_share * found.total)
 
 
 def of_plan(plan: Plan, workload: Workload) -> Workload:
     """The workload with what a plan has chosen of it: how gradients are synchronised, the number of replicas."""
-    return replace(workload, sync=_sync_of(plan, workload), data=plan.layout.data)
+    return replace(workload, sync=_sync_of(plan, workload), data=plan.layout.data, shard=plan.layout.shard)
 
 
 def _sync_of(plan: Plan, workload: Workload) -> Sync:
@@ -112,7 +112,7 @@ def in_flight(plan: Plan, replica: int, stage: int) -> int:
     """Micro-batches of which a stage keeps activations at the same time, at most."""
     if plan.schedule == "explicit":
         return _most_kept(plan.blocks[stage])
-    num_batches = math.ceil(plan.shares[replica] / plan.micro_batch)
+    num_batches = math.ceil(plan.shares[replica] / plan.cell_batch)
     return num_batches if plan.schedule == "gpipe" else min(num_batches, plan.layout.pipeline - stage)
 
 

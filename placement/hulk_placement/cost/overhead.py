@@ -64,7 +64,7 @@ def optimizer_s(plan: Plan, workload: Workload, topology: Topology) -> float:
     layers, worst_s = workload.model.layers, 0.0
     ends = [*plan.stages[1:], len(layers)]
     for stage, (first, last) in enumerate(zip(plan.stages, ends, strict=True)):
-        moved = UPDATE_BYTES[workload.optimizer] * trained_parameters(layers, first, last) / plan.layout.tensor
+        moved = UPDATE_BYTES[workload.optimizer] * trained_parameters(layers, first, last) / plan.layout.width
         for replica in range(plan.layout.data):
             rate = _memory_bytes_per_s(plan.machine(replica, stage), topology)
             worst_s = max(worst_s, moved / (MEMORY_SHARE * rate) if rate else 0.0)

@@ -21,6 +21,7 @@ from hulk_placement.cost.closed_form.setting import Ground, Option
 from hulk_placement.cost.closed_form.shares import filled, num_batches
 from hulk_placement.cost.closed_form.sync import tied_seconds
 from hulk_placement.cost.memory import in_flight, of_plan
+from hulk_placement.cost.sharding import around
 from hulk_placement.cost.simulation.outcome import simulate_step
 from hulk_placement.cost.simulation.replicas import replica_of
 from hulk_placement.cost.simulation.step import Place, Step, Way
@@ -28,7 +29,7 @@ from hulk_placement.cost.simulation.ways import Ways
 from hulk_placement.cost.ties import ties
 from hulk_placement.cost.wires import for_stages, for_ties, is_nccl_between_stages
 from hulk_placement.plan import Plan
-from hulk_placement.topology import Pair, Topology
+from hulk_placement.topology import Link, Pair, Topology
 from hulk_placement.training_memory import Overhead
 from hulk_placement.workload import Workload
 
@@ -78,7 +79,7 @@ def time_pipelines(plan: Plan, workload: Workload, topology: Topology, free_link
     unheld_s = float(ends_DP.max())
     if plan.layout.pipeline > 1 and not (plan.overlap or free_links):  # what blocks knows nothing of cold windows
         ends_DP = np.maximum(ends_DP, _blocking(plan, setting, layout, stage_ways(plan, workload, topology), alike_D))
-    shares_D = np.array(plan.shares) / plan.micro_batch
+    shares_D = np.array(plan.shares) / plan.cell_batch
     filled_D = np.array([filled(setting, layout, replica) for replica in range(plan.layout.data)])
     return Pipelines(
         ends_DP=ends_DP,
@@ -105,15 +106,32 @@ def _arrays_of(plan: Plan, workload: Workload, seen: Topology) -> tuple[Setting,
     names = list(dict.fromkeys(plan.rank_machines))
     transport = "nccl" if is_nccl_between_stages(plan, workload) else "gloo"
     allowing = replace(of_plan(plan, workload), allow_unknown_links=True, stage_transport=transport)
-    ground = Ground.of(allowing, seen, [seen.machine(name) for name in names], _own_pairs(plan, workload, seen))
+    machines = [seen.machine(name) for name in names]
+    ground = Ground.of(allowing, seen, machines, _own_pairs(plan, workload, seen), _around(plan, seen))
     schedule = "gpipe" if plan.schedule == "explicit" else plan.schedule
-    option = Option(plan.micro_batch, plan.layout.tensor, schedule, plan.recompute, plan.overlap)
-    return ground.setting(option), _layout(plan, names, len(workload.model.layers), len(ground.regions))
+    degrees = plan.layout
+    option = Option(plan.micro_batch, degrees.tensor, schedule, plan.recompute, plan.overlap, degrees.shard)
+    setting = ground.setting(option)
+    return setting, _layout(plan, setting, names, len(workload.model.layers), len(ground.regions))
+
+
+def _around(plan: Plan, topology: Topology) -> dict[str, Link]:
+    """By machine, what its shard groups send over: the slowest one's, where it has several."""
+    found: dict[str, Link] = {}
+    width, tensor, ranks = plan.layout.width, plan.layout.tensor, plan.rank_machines
+    if plan.layout.shard > 1:
+        for group in {ranks[first : first + width : tensor] for first in range(0, len(ranks), width)}:
+            link = around(topology, group, tensor)
+            for machine in group:
+                known = found.setdefault(machine, link)
+                if link.bandwidth_bytes_per_s < known.bandwidth_bytes_per_s:
+                    found[machine] = link
+    return found
 
 
 def _own_pairs(plan: Plan, workload: Workload, topology: Topology) -> list[Pair]:
     """The machine pairs with a link of their own that stages of one replica send over; others are as regions say."""
-    cells, num_stages = plan.rank_machines[:: plan.layout.tensor], plan.layout.pipeline
+    cells, num_stages = plan.rank_machines[:: plan.layout.width], plan.layout.pipeline
     rows = (cells[first : first + num_stages] for first in range(0, len(cells), num_stages))
     joined = {*chain.from_iterable(map(pairwise, rows)), *(tie.group.machines for tie in ties(plan, workload))}
     return [pair for a, b in joined for pair in ((a, b), (b, a)) if topology.has_own_link(*pair)]
@@ -148,11 +166,14 @@ def _blocking(plan: Plan, setting: Setting, layout: Layout, ways: Ways, alike_D:
     return np.array([rows[number] for number in alike_D])
 
 
-def _layout(plan: Plan, names: list[str], num_layers: int, num_regions: int) -> Layout:
+def _layout(plan: Plan, setting: Setting, names: list[str], num_layers: int, num_regions: int) -> Layout:
+    """Each cell is as slow as the slowest of its machines, which wait for one another layer by layer."""
     number = {name: machine for machine, name in enumerate(names)}
-    cells = plan.rank_machines[:: plan.layout.tensor]
+    machine_CW = np.array([number[name] for name in plan.rank_machines]).reshape(-1, plan.layout.width)
+    seconds_M = (setting.forward_KJ[:, -1] + setting.backward_KJ[:, -1])[setting.kind_M]
+    machine_C = machine_CW[np.arange(len(machine_CW)), seconds_M[machine_CW].argmax(axis=1)]
     return Layout(
-        machine_DP=np.array([number[name] for name in cells]).reshape(plan.layout.data, plan.layout.pipeline),
+        machine_DP=machine_C.reshape(plan.layout.data, plan.layout.pipeline),
         first_P=np.array([*plan.stages, num_layers]),
         shares_D=np.array(plan.shares),
         tour_W=np.arange(num_regions),
@@ -188,8 +209,11 @@ def _seconds(setting: Setting, layout: Layout, forward: int) -> Floats:
 def _overheads(plan: Plan, workload: Workload, topology: Topology) -> dict[str, Overhead]:
     """What the framework takes, by the names of machines."""
     products = {name: topology.machine(name).product for name in plan.rank_machines}
-    tensor, algorithm = plan.layout.tensor, plan.algorithm
-    known = {kind: workload.overhead(framework_memory(kind), tensor, algorithm) for kind in set(products.values())}
+    layout, algorithm = plan.layout, plan.algorithm
+    known = {
+        kind: workload.overhead(framework_memory(kind), layout.tensor, algorithm, layout.shard)
+        for kind in set(products.values())
+    }
     return {name: known[product] for name, product in products.items()}
 
 

@@ -64,7 +64,7 @@ def predict(plan: Plan, workload: Workload, topology: Topology) -> Prediction:
         communication_s=step.communication_s,
         tied_s=pipelines.tied_s,
         bottleneck=step.last.worst,
-        rank_compute_s=tuple(float(s) for s in pipelines.compute_DP.ravel().repeat(plan.layout.tensor)),
+        rank_compute_s=tuple(float(s) for s in pipelines.compute_DP.ravel().repeat(plan.layout.width)),
         memory_bytes=round(float(pipelines.memory_DP.max())) if workload.model.is_counted else 0,
         price=accelerators_per_s(plan, topology) * step.seconds + egress(plan, workload, topology, step.groups),
         calibrated=is_calibrated(workload, topology, sorted(set(plan.rank_machines)), plan.layout.tensor),
@@ -99,7 +99,8 @@ class _Step:
         pipelines, groups = time_pipelines(plan, workload, topology), stage_groups(plan, workload)
         if plan.collective is None:
             seen, transport = for_sums(plan, groups, topology), transport_of(plan, workload)
-            times = list(allreduce_seconds(transport, groups, seen))[:: plan.layout.tensor]
+            each, num = list(allreduce_seconds(transport, groups, seen)), plan.layout.width
+            times = [max(each[n : n + num], key=lambda time: time.seconds) for n in range(0, len(each), num)]
         else:
             times = [_wan(plan, plan.collective, workload, topology, pipelines)]
         ready_s, computed_s = pipelines.ready_P, float(pipelines.ends_DP.max())
@@ -112,19 +113,24 @@ class _Step:
 
 
 def stage_groups(plan: Plan, workload: Workload) -> list[Group]:
-    """The ranks that sum gradients together, stage after stage; each tensor-parallel rank is in a group of its own.
+    """The ranks that sum gradients together, stage after stage; each rank of a cell is in a group of its own.
+
+    Replicas sum their shards: S groups each sum 1/S over the same links at once (HSDP: Zhao et al. 2023, arXiv
+    2304.11277, section 3.2.2).
+
 
     Over gloo two ranks of a stage send each other what they have. A server is the first replica's rank, whatever the
     order of rings.
     """
-    layers, tensor = workload.model.layers, plan.layout.tensor
+    layers, width = workload.model.layers, plan.layout.width
     is_exchange = plan.algorithm == "ring" and plan.layout.pipeline > 1 and plan.layout.data == 2
     groups = []
     for stage, (first, last) in enumerate(pairwise([*plan.stages, len(layers)])):
-        num_bytes = BYTES_PER_FP32 * trained_parameters(layers, first, last) // tensor
+        num_bytes = BYTES_PER_FP32 * trained_parameters(layers, first, last) // width
         order = range(plan.layout.data) if plan.algorithm == "parameter-server" else plan.ring(stage)
-        machines = tuple(plan.machine(replica, stage) for replica in order)
-        groups += [Group(machines, max(1, num_bytes), plan.num_buckets, is_exchange)] * tensor
+        for rank in range(width):
+            machines = tuple(plan.machine(replica, stage, rank) for replica in order)
+            groups.append(Group(machines, max(1, num_bytes), plan.num_buckets, is_exchange))
     return groups
 
 
@@ -132,7 +138,7 @@ def _wan(
     plan: Plan, collective: CollectivePlan, workload: Workload, topology: Topology, pipelines: Pipelines
 ) -> GroupTime:
     """Seconds that a step waits for Hulk's own all-reduce, and the busiest link, by a machine of each end."""
-    machines = plan.rank_machines
+    machines = plan.summing  # what all groups of their shards sum together goes over the same links
     network = build_network(topology, machines, allow_unknown=True)
     is_early = plan.overlap and not plan.inner_steps
     backward_s = pipelines.common_backward_s if is_early else 0.0

@@ -16,7 +16,7 @@ from hulk_placement.workload import Workload
 class Tie:
     """Two stages of one replica that have the same parameters.
 
-    `group`: one tensor-parallel rank of either, and the gradients that they sum; each rank has its own.
+    `group`: one rank of either, and the gradients that they sum; each rank of a cell has its own.
     """
 
     replica: int
@@ -34,7 +34,7 @@ def ties(plan: Plan, workload: Workload) -> Iterator[Tie]:
             tied = layer.tied_to, stages[number]
             most[tied] = max(layer.trained_tied_parameters, most.get(tied, 0))
     for (tied_to, stage), num_parameters in most.items():
-        num_bytes = math.ceil(BYTES_PER_FP32 * num_parameters / plan.layout.tensor)
+        num_bytes = math.ceil(BYTES_PER_FP32 * num_parameters / plan.layout.width)
         ends = stages[tied_to], stage
         for replica in range(plan.layout.data):
             machines = plan.machine(replica, ends[0]), plan.machine(replica, ends[1])

@@ -15,6 +15,7 @@ from itertools import chain, pairwise
 from hulk_placement.collective.plan import WIRE_SHARE
 from hulk_placement.cost.groups import Group
 from hulk_placement.cost.nccl import nccl_edges
+from hulk_placement.cost.sharding import num_bytes_sent
 from hulk_placement.cost.ties import ties
 from hulk_placement.cost.wires import for_sums
 from hulk_placement.nccl import PROTOCOLS, Nccl
@@ -98,9 +99,9 @@ def _between_stages(plan: Plan, workload: Workload) -> Sent:
 
 
 def _tied(plan: Plan, workload: Workload) -> Sent:
-    """Gradients of parameters that two stages share, by all tensor-parallel ranks."""
+    """Gradients of parameters that two stages share, by all ranks of their cells."""
     for tie in ties(plan, workload):
-        yield from _ring(tie.group.machines, 2 * tie.group.num_bytes * plan.layout.tensor)
+        yield from _ring(tie.group.machines, 2 * tie.group.num_bytes * plan.layout.width)
 
 
 def _regions(plan: Plan, topology: Topology) -> dict[str, str]:
@@ -109,8 +110,9 @@ def _regions(plan: Plan, topology: Topology) -> dict[str, str]:
 
 
 def _summing(plan: Plan, workload: Workload, topology: Topology, groups: Sequence[Group]) -> Sent:
-    """What machines send to sum gradients, of all groups and of stages that share parameters."""
+    """What machines send to sum gradients, of all groups and of stages that share parameters; and to shard them."""
     yield from _tied(plan, workload)
+    yield from _sharding(plan, workload)
     if plan.algorithm == "nccl":
         reduced = _nccl(groups, for_sums(plan, groups, topology), workload.nccl)
     elif plan.collective is None:
@@ -120,6 +122,17 @@ def _summing(plan: Plan, workload: Workload, topology: Topology, groups: Sequenc
         return
     for source, target, num_bytes in reduced:
         yield source, target, num_bytes / (plan.inner_steps or 1)
+
+
+def _sharding(plan: Plan, workload: Workload) -> Sent:
+    """Parameters and gradients of shard groups on several machines, once round for each tensor-parallel rank."""
+    layout, ends = plan.layout, [*plan.stages, len(workload.model.layers)]
+    for replica, share in enumerate(plan.shares if layout.shard > 1 else ()):
+        for stage, (first, last) in enumerate(pairwise(ends)):
+            each = num_bytes_sent(workload, first, last, layout.shard, layout.tensor)
+            num_bytes = math.ceil(share / plan.cell_batch) * each * layout.tensor
+            machines = plan.cell(replica, stage)
+            yield from ((name, machines[number - 1], num_bytes) for number, name in enumerate(machines))
 
 
 def _nccl(groups: Sequence[Group], seen: Topology, transport: Nccl) -> Sent:

@@ -28,7 +28,7 @@ def machines_of(document: PlanFile, known: Iterable[str]) -> list[tuple[str, int
     """The machine and the accelerators of every worker, whether there is such a machine or not."""
     if document.workers is not None:
         return [(worker.machine, worker.accelerators) for worker in document.workers]
-    return [(name, document.layout.tensor) for name in _cells(document, known)]
+    return [(name, document.layout.tensor * document.layout.shard) for name in _cells(document, known)]
 
 
 def _cells(document: PlanFile, known: Iterable[str]) -> list[str]:

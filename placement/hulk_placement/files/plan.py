@@ -24,6 +24,8 @@ class Layout(Part):
     """Stages of each replica."""
     tensor: Count = 1
     """Accelerators of one machine that share each layer."""
+    shard: Count = 1
+    """Ranks that divide a replica's parameters among them, each with sequences of its own (FSDP)."""
 
 
 class Worker(Part):
@@ -114,7 +116,7 @@ class PlanFile(Part):
     workload: Name | None = None
     """Name of the workload that it is a plan of; absent = whichever it is used with."""
     layout: Layout
-    """Degrees of data, pipeline and tensor parallelism."""
+    """Degrees of data, pipeline, tensor and sharded parallelism."""
     layers_per_stage: Annotated[tuple[Count, ...], Field(min_length=1)] | None = None
     """Layers of each stage, embedding and head counted as the model's layers that they are; absent = as many each."""
     blocks_per_stage: Annotated[tuple[Count, ...], Field(min_length=1)] | None = None
@@ -122,12 +124,13 @@ class PlanFile(Part):
     first_layers: Annotated[tuple[Number, ...], Field(min_length=1)] | None = None
     """Number of each stage's first layer, from 0."""
     machines: Names | None = None
-    """The machine of every cell (one stage of one replica: `tensor` accelerators), replica by replica, stage by stage.
-    `gpu-[0-7]` stands for gpu-0 to gpu-7, `gpu-1 x 4` for four cells on gpu-1, and `gpu-[0-1] x 4` for four on each."""
+    """The machine of every cell (one stage of one replica: `shard` x `tensor` accelerators), replica by replica, stage
+    by stage. `gpu-[0-7]` stands for gpu-0 to gpu-7, `gpu-1 x 4` for four cells on gpu-1, and `gpu-[0-1] x 4` for four
+    on each."""
     replicas: Annotated[tuple[Names, ...], Field(min_length=1)] | None = None
     """The same with a list for each replica."""
     workers: Annotated[tuple[Worker, ...], Field(min_length=1)] | None = None
-    """The machines with how many accelerators of each, in the order of ranks (replica, stage, tensor)."""
+    """The machines with how many accelerators of each, in the order of ranks (replica, stage, shard, tensor)."""
     shares: Annotated[tuple[Count, ...], Field(min_length=1)] | None = None
     """Sequences of each replica; absent = as many each."""
     micro_batches: Annotated[tuple[Count, ...], Field(min_length=1)] | None = None

@@ -63,7 +63,7 @@ def to_unchecked_plan(document: PlanFile, workload: Workload, topology: Topology
 
 
 def _plan(document: PlanFile, workload: Workload, topology: Topology) -> Plan:
-    layout = Layout(document.layout.data, document.layout.pipeline, document.layout.tensor)
+    layout = Layout(document.layout.data, document.layout.pipeline, document.layout.tensor, document.layout.shard)
     workers = workers_of(document, topology)
     micro_batch = document.micro_batch or workload.micro_batch
     if micro_batch is None:
@@ -132,12 +132,13 @@ def _collective(
         if document.collective is not None:
             raise ValueError(f"collective: only for sync wan, not for {document.sync}")
         return None
-    if document.layout.pipeline * document.layout.tensor > 1:
-        raise ValueError("sync: Hulk's own all-reduce (wan) sums whole models: pipeline and tensor must be 1")
+    if document.layout.pipeline > 1:
+        raise ValueError("sync: Hulk's own all-reduce (wan) sums whole models: pipeline must be 1")
     if document.collective is None:
-        machines = [slot.machine for slot in workers for _ in range(slot.num_accelerators)]
+        width = document.layout.tensor * document.layout.shard
+        machines = [slot.machine for slot in workers for _ in range(slot.num_accelerators)][::width]
         allowing = replace(workload, allow_unknown_links=True)  # `_warnings` tells of them
-        return flows_of(allowing, topology, machines, [document.buckets], lambda: True, whole=False)
+        return flows_of(allowing, topology, machines, [document.buckets], lambda: True, whole=False, width=width)
     try:
         return from_document(
             document.collective, [slot.region for slot in workers for _ in range(slot.num_accelerators)]

@@ -22,7 +22,12 @@ def plan_document(plan: Plan, basis: Basis | None = None) -> dict[str, Any]:
         "apiVersion": API_VERSION,
         "kind": "Plan",
         "workload": plan.key,
-        "layout": {"data": layout.data, "pipeline": layout.pipeline, "tensor": layout.tensor},
+        "layout": {
+            "data": layout.data,
+            "pipeline": layout.pipeline,
+            "tensor": layout.tensor,
+            **({"shard": layout.shard} if layout.shard > 1 else {}),
+        },
         **({"firstLayers": list(plan.stages)} if layout.pipeline > 1 else {}),
         **_places(plan),
         "shares": list(plan.shares),
@@ -43,7 +48,7 @@ def plan_document(plan: Plan, basis: Basis | None = None) -> dict[str, Any]:
 def _places(plan: Plan) -> dict[str, Any]:
     """The machines by cell where every worker is one cell."""
     layout, workers = plan.layout, plan.workers
-    if any(worker.num_accelerators != layout.tensor for worker in workers):
+    if any(worker.num_accelerators != layout.width for worker in workers):
         return {"workers": [{"machine": one.machine, "accelerators": one.num_accelerators} for one in workers]}
     cells = [worker.machine for worker in workers]
     if layout.pipeline == 1:

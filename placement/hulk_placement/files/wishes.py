@@ -34,8 +34,8 @@ def _degrees(document: WorkloadFile, model: Model, allowed: list[Machine]) -> It
         yield f"parallelism.pipeline: {degrees.pipeline} stages, but the model has {layer_words(model)}"
     if degrees.tensor is not None and not model.shares_heads(degrees.tensor):
         yield f"parallelism.tensor: {heads_words(model, degrees.tensor)}"
-    if document.sync.mode == "wan" and (degrees.pipeline or 1) * (degrees.tensor or 1) > 1:
-        yield f"parallelism: {wan_words(degrees.pipeline, degrees.tensor)}"
+    if document.sync.mode == "wan" and (degrees.pipeline or 1) > 1:
+        yield f"parallelism: {wan_words(degrees.pipeline or 1)}"
     largest = max(allowed, key=lambda machine: machine.num_accelerators)
     if degrees.tensor is not None and degrees.tensor > largest.num_accelerators:
         yield (
@@ -48,7 +48,7 @@ def _workers(document: WorkloadFile, allowed: list[Machine]) -> Iterator[str]:
     """Numbers of workers that exclude each other, or the degrees."""
     degrees, workers = document.parallelism, document.workers
     each, num_free = workers.accelerators_per_worker, sum(machine.num_accelerators for machine in allowed)
-    fixed = (degrees.data or 1) * (degrees.pipeline or 1) * (degrees.tensor or 1)
+    fixed = (degrees.data or 1) * (degrees.pipeline or 1) * (degrees.tensor or 1) * degrees.shard
     if fixed > max(1, num_free):
         yield f"parallelism: {fixed} accelerators at least, and there are {num_free}"
     if workers.max is not None and workers.min > workers.max:

@@ -149,6 +149,8 @@ class Parallelism(Part):
     """Stages of each."""
     tensor: Count | None = None
     """Accelerators of one machine that share each layer."""
+    shard: Count = 1
+    """Ranks that divide a replica's parameters among them (FSDP), in one machine or on alike ones of a region."""
     schedule: Annotated[str, OneOf(SCHEDULES)] | None = None
     """The order of blocks in a pipeline; absent = searched for the links, where that is better."""
 

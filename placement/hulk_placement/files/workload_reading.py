@@ -127,6 +127,7 @@ def _workload(document: WorkloadFile, model: Model, topology: Topology) -> Workl
         data=degrees.data,
         pipeline=degrees.pipeline,
         tensor=degrees.tensor,
+        shard=degrees.shard,
         schedule=degrees.schedule,
         shares=training.shares,
         recompute=training.recompute,

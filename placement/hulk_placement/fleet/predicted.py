@@ -107,7 +107,8 @@ def plan_on(workload: Workload, topology: Topology, mapping: Mapped) -> Plan | N
     """
     pipeline, tensor = workload.pipeline or 1, workload.tensor or 1
     ranks = workers(mapping) * workload.accelerators_per_worker
-    data, rest = divmod(ranks, pipeline * tensor)
+    layout = Layout(1, pipeline, tensor, workload.shard or 1)
+    data, rest = divmod(ranks, layout.num_ranks)
     if rest or not 1 <= data <= workload.global_batch or workload.data not in (None, data):
         return None
     names = sorted(mapping, key=topology.turn)
@@ -130,6 +131,6 @@ def plan_on(workload: Workload, topology: Topology, mapping: Mapped) -> Plan | N
         else max(shares),
         num_buckets=1,
         prediction=NOT_PREDICTED,
-        layout=Layout(data, pipeline, tensor),
+        layout=replace(layout, data=data),
         stages=tuple(first for first, _ in pairwise(cuts)),
     )

@@ -76,14 +76,14 @@ def figures_of(job: Job) -> Figures:
     both = np.ix_(region_P, region_P)
     flow_PP = setting.flow_RR[both]
     with np.errstate(divide="ignore", invalid="ignore"):
-        activation_s_PP = float(setting.output_L.max()) / option.micro_batch / flow_PP
-        gradient_s_P = float(setting.gradient_J[-1]) * option.tensor / np.diag(flow_PP)
+        activation_s_PP = float(setting.output_L.max()) / option.cell_batch / flow_PP
+        gradient_s_P = float(setting.gradient_J[-1]) * option.width / np.diag(flow_PP)
     return Figures(
-        speed_P=speed_by_pool(job) * option.micro_batch,
+        speed_P=speed_by_pool(job) * option.cell_batch,
         memory_P=np.minimum(setting.memory_K[kind_P], 1e15),
         log_size_P=_log(job.pools.usable_JP[job.number].astype(float)),
         region_P=region_P,
-        states_bytes=float(setting.held_J[-1]) * option.tensor,
+        states_bytes=float(setting.held_J[-1]) * option.width,
         log_gradient_s_P=_log(gradient_s_P),
         log_activation_s_PP=_log(activation_s_PP.T),
         log_reduce_s_PP=_log(starts.edge_seconds(setting, 1)[both].T),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from hulk_placement.cost.closed_form.setting import holds_workers
@@ -24,7 +25,7 @@ def admitted(workload: Workload, topology: Topology) -> tuple[Machine, ...] | Un
         sieve.keep(lambda m: m.region in workload.regions, f"outside the regions {', '.join(workload.regions)}")
     if not sieve.machines:
         return Unplaced("NoCandidates", f"None of {len(topology.machines)} machines is allowed: {sieve.reasons()}.")
-    each, least = workload.accelerators_per_worker, workload.tensor or 1
+    each, least = workload.accelerators_per_worker, (workload.tensor or 1) * (workload.shard or 1)
     sieve.keep(lambda m: has_room_for_a_pod(workload, m), NO_ROOM)
     of_workers = f" for workers of {each}" if each > 1 else ""
     largest = max((m.num_accelerators for m in sieve.machines), default=0)
@@ -38,7 +39,7 @@ def admitted(workload: Workload, topology: Topology) -> tuple[Machine, ...] | Un
     )
     sieve.keep(
         lambda m: holds_workers(m, each, least),
-        f"without room for a whole worker of {each} in tensor-parallel ranks of {least}",
+        f"without room for a whole worker of {each} in {_cells_words(workload)}",
     )
     num_free = sum(machine.num_accelerators for machine in sieve.machines)
     needed = accelerators_needed(workload)
@@ -73,7 +74,10 @@ def _pins_apart(workload: Workload, machines: list[Machine]) -> Unplaced | None:
 
 def _pins_above(workload: Workload, machines: list[Machine]) -> Unplaced | None:
     """That the accelerators of a pin's layers, and the cheapest others, cost more than a price limit allows."""
-    limit, num_pinned = workload.max_price_per_hour, (workload.data or 1) * (workload.tensor or 1)
+    limit, num_pinned = (
+        workload.max_price_per_hour,
+        (workload.data or 1) * (workload.tensor or 1) * (workload.shard or 1),
+    )
     if limit is None:
         return None
     num_others = max(0, accelerators_needed(workload) - num_pinned)
@@ -96,7 +100,12 @@ def _offered(workload: Workload, machine: Machine) -> Machine:
     return machine if machine.num_accelerators == most else replace(machine, num_accelerators=most)
 
 
+def _cells_words(workload: Workload) -> str:
+    tensor, shard = workload.tensor or 1, workload.shard or 1
+    return f"tensor-parallel ranks of {tensor}" if shard == 1 else f"{shard} shards of {tensor}"
+
+
 def accelerators_needed(workload: Workload) -> int:
     """The least that are asked for, as workers or by degrees."""
-    asked = (workload.data or 1) * (workload.pipeline or 1) * (workload.tensor or 1)
+    asked = math.prod(degree or 1 for degree in (workload.data, workload.pipeline, workload.tensor, workload.shard))
     return max(workload.min_workers * workload.accelerators_per_worker, asked)

@@ -24,7 +24,7 @@ def begin_at(trials: Trials, space: Space, plan: Plan) -> Trial | None:
     blocks of its own is no schedule of the search's: the usual one stands in its place.
     """
     schedule = space.options[0].schedule if plan.blocks else plan.schedule
-    option = Option(plan.micro_batch, plan.layout.tensor, schedule, plan.recompute, plan.overlap)
+    option = Option(plan.micro_batch, plan.layout.tensor, schedule, plan.recompute, plan.overlap, plan.layout.shard)
     if option not in space.options or plan.layout.pipeline not in space.pipelines:
         return None
     machine_DP, alive = _cells(trials, plan)
@@ -46,7 +46,7 @@ def begin_at(trials: Trials, space: Space, plan: Plan) -> Trial | None:
 def _cells(trials: Trials, plan: Plan) -> tuple[Ints, list[int]]:
     """The machines of the replicas that are still whole, and which replicas these are."""
     number = {machine.name: m for m, machine in enumerate(trials.ground.machines)}
-    left = {machine.name: machine.num_accelerators // plan.layout.tensor for machine in trials.ground.machines}
+    left = {machine.name: machine.num_accelerators // plan.layout.width for machine in trials.ground.machines}
     rows, alive = [], []
     for replica in range(plan.layout.data):
         machines = [plan.machine(replica, stage) for stage in range(plan.layout.pipeline)]

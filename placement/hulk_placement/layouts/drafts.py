@@ -105,7 +105,7 @@ class Drafts:
 
     def _most_room(self, draft: Draft) -> int:
         """Replicas that the regions have room for at most; quicker to say than their order."""
-        key = (draft.regions, draft.option.tensor)
+        key = (draft.regions, draft.option.width)
         if key not in self._num_cells:
             setting = self.trials.setting(draft.option)
             self._num_cells[key] = int(setting.slots_M[np.isin(setting.region_M, draft.regions)].sum())
@@ -113,7 +113,7 @@ class Drafts:
 
     def _shape(self, draft: Draft, room: int) -> Shape:
         """The shape where there is room for so many replicas: no more than may be."""
-        num = draft.pipeline * draft.option.tensor
+        num = draft.pipeline * draft.option.width
         data = self.space.data or max(
             1, self.space.whole(min(int(room * draft.eighths / 8), self.space.most // num), num)
         )
@@ -122,7 +122,7 @@ class Drafts:
     def _order(self, draft: Draft) -> tuple[Ints, Ints]:
         """The machines of all cells, and the tour."""
         num_stages = 1 << draft.pipeline.bit_length() - 1
-        key = (draft.regions, draft.option.tensor, num_stages, draft.is_folded, draft.least_memory, draft.is_dealt)
+        key = (draft.regions, draft.option.width, num_stages, draft.is_folded, draft.least_memory, draft.is_dealt)
         if key not in self._orders:
             setting = self.trials.setting(draft.option)
             tour_W = self._tour(draft, num_stages)
@@ -134,7 +134,7 @@ class Drafts:
 
     def _tour(self, draft: Draft, num_stages: int) -> Ints:
         """Where a tour through the regions begins, for about so many stages."""
-        key = (draft.regions, draft.option.tensor, num_stages, draft.is_folded)
+        key = (draft.regions, draft.option.width, num_stages, draft.is_folded)
         if key not in self._tours:
             seconds_RR = self._edge_seconds(draft.option, num_stages)
             walk = starts.folded if draft.is_folded else starts.cycle
@@ -143,7 +143,7 @@ class Drafts:
 
     def _edge_seconds(self, option: Option, num_stages: int) -> Floats:
         """Of rings; they depend on what a rank holds, not on its micro-batch."""
-        key = (option.tensor, num_stages)
+        key = (option.width, num_stages)
         if key not in self._edges:
             self._edges[key] = starts.edge_seconds(self.trials.setting(option), num_stages)
         return self._edges[key]
@@ -170,9 +170,9 @@ def _traded(drafts: Drafts, draft: Draft) -> list[Draft]:
     return [
         replace(draft, option=option, pipeline=pipeline)
         for option in space.beside(here)
-        if option.tensor != here.tensor
+        if option.width != here.width
         for pipeline in space.pipelines
-        if option.tensor * pipeline == here.tensor * draft.pipeline
+        if option.width * pipeline == here.width * draft.pipeline
     ]
 
 

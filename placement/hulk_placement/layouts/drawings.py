@@ -126,7 +126,7 @@ class Drawings:
 
     def cells(self, drawing: Drawing) -> Cells:
         """The cells of a drawing's tensor degree in the order in which groups are taken, as many as a price allows."""
-        key = (drawing.option.tensor, drawing.first, drawing.each, drawing.is_fast)
+        key = (drawing.option.width, drawing.first, drawing.each, drawing.is_fast)
         if key not in self._cells:
             setting = self.trials.setting(drawing.option)
             cells = Cells(*cells_of(self.hierarchy, setting)).begun_at(drawing.first)
@@ -143,7 +143,7 @@ class Drawings:
 
     def shape(self, drawing: Drawing) -> Shape:
         """As many replicas as asked for, or as there is room for."""
-        space, num = self.space, drawing.pipeline * drawing.option.tensor
+        space, num = self.space, drawing.pipeline * drawing.option.width
         room = min(len(self.cells(drawing).order_N) // drawing.pipeline, self.trials.num_batches(drawing.option))
         most = min(room * drawing.eighths // 8, space.most // num)
         return Shape(drawing.option, space.data or max(1, space.whole(most, num)), drawing.pipeline)

@@ -69,14 +69,15 @@ def fits(ground: Ground, space: Space, machine: Machine) -> Iterator[Fit]:
     With the smallest micro-batches allowed, and the schedule that has fewest of them in flight.
     """
     for option in leanest(space, machine):
-        setting, num_batches = ground.setting(option), math.ceil(ground.workload.global_batch / option.micro_batch)
-        room_bytes = ground.workload.room_bytes(machine, option.tensor)
-        cells_each = int(whole_cells([machine], option.tensor, setting.worker_cells)[0])
+        setting = ground.setting(option)
+        num_batches = math.ceil(ground.workload.global_batch / setting.micro_batch)
+        room_bytes = ground.workload.room_bytes(machine, option.tensor, option.shard)
+        cells_each = int(whole_cells([machine], option.width, setting.worker_cells)[0])
         for data in [space.data] if space.data else _divisions(num_batches, len(setting.output_L)):
             holds_P = stages_that_hold(setting, room_bytes, math.ceil(num_batches / data))
             for num_stages in map(int, np.flatnonzero(holds_P)):
                 least = space.smallest(option, num_stages).data
-                num_replicas = max(least, space.whole_up(data, num_stages * option.tensor))
+                num_replicas = max(least, space.whole_up(data, num_stages * option.width))
                 is_asked = ground.workload.pipeline in (None, num_stages)
                 if is_asked and num_replicas <= (space.data or num_batches):
                     num_machines = math.ceil(num_stages * num_replicas / cells_each)
@@ -87,7 +88,7 @@ def leanest(space: Space, machine: Machine) -> list[Option]:
     """The options that need least, of each tensor degree that the machine has room for, recomputing or not."""
     least = min(option.micro_batch for option in space.options)
     lean = (replace(option, micro_batch=least, schedule=space.options[0].schedule) for option in space.options)
-    return [one for one in dict.fromkeys(lean) if holds_workers(machine, space.each, one.tensor)]
+    return [one for one in dict.fromkeys(lean) if holds_workers(machine, space.each, one.width)]
 
 
 def _divisions(num_batches: int, most_in_flight: int) -> Iterator[int]:
@@ -107,7 +108,8 @@ def _lack(ground: Ground, space: Space, machine: Machine) -> Lack | None:
     """The layer that lacks most where it is split as far as it can be, with one micro-batch in flight."""
     workload, framework = ground.workload, framework_memory(machine.product)
     options = [
-        (one.tensor, ground.setting(one), workload.overhead(framework, one.tensor)) for one in leanest(space, machine)
+        (one.tensor, ground.setting(one), workload.overhead(framework, one.tensor, shard=one.shard))
+        for one in leanest(space, machine)
     ]
     needs = [
         min(

@@ -40,7 +40,7 @@ def _has_room(trials: Trials, space: Space, shape: Shape) -> bool:
 def no_memory(trials: Trials, space: Space) -> str:
     """What the model takes and what there is, and the fewest of the largest machines that would do."""
     ground = trials.ground
-    least = min(float(trials.setting(option).held_J[-1]) * option.tensor for option in space.options)
+    least = min(float(trials.setting(option).held_J[-1]) * option.width for option in space.options)
     there = sum(machine.memory_bytes * machine.num_accelerators for machine in ground.machines)
     is_all_known = all(machine.memory_bytes for machine in ground.machines)
     each = ground.workload.accelerators_per_worker
@@ -65,11 +65,11 @@ def _nearest(trials: Trials) -> Iterator[str]:
     first, last = layout.first_P[stage : stage + 2]
     setting, workload = trials.setting(shape.option), trials.ground.workload
     need = memory_bytes(setting, first, last, int(stage), shape.pipeline, num_batches(setting, layout, int(replica)))
-    overhead = workload.overhead(framework_memory(machine.product), shape.option.tensor)
+    overhead = workload.overhead(framework_memory(machine.product), shape.option.tensor, shard=shape.option.shard)
     size = f"micro-batches of {shape.option.micro_batch}{tokens_words(workload)}"
     yield (
-        f"None of {trials.num_evaluations} layouts evaluated fits: the one that lacks least, {shape.data} x "
-        f"{shape.pipeline} x {shape.option.tensor} (data x pipeline x tensor), needs "
+        f"None of {trials.num_evaluations} layouts evaluated fits: the one that lacks least, {shape.words} (data x "
+        f"pipeline x tensor), needs "
         f"{gib(round(overhead.total(need)))} of an accelerator of {machine.name} with {gib(machine.memory_bytes)}, "
         f"activations of {size} and buffers included{overhead.words(need)}."
     )
@@ -121,6 +121,7 @@ def _would_do(trials: Trials, space: Space) -> str:
 def with_degrees(workload: Workload) -> str:
     """The degrees that are asked for, like " with data 2, tensor 1"; "" where none is."""
     asked = {"data": workload.data, "pipeline": workload.pipeline, "tensor": workload.tensor}
+    asked |= {"shard": workload.shard} if workload.shard != 1 else {}
     degrees = ", ".join(f"{name} {degree}" for name, degree in asked.items() if degree is not None)
     return f" with {degrees}" if degrees else ""
 

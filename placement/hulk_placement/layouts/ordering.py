@@ -62,7 +62,7 @@ def trial_timing_s(trial: Trial, workload: Workload) -> float:
 
     Several share links, and how long that takes is not foreseen well: they get an order as far as there is time left.
     """
-    num_stages, num = trial.shape.pipeline, math.ceil(workload.global_batch / trial.shape.option.micro_batch)
+    num_stages, num = trial.shape.pipeline, math.ceil(workload.global_batch / trial.shape.option.cell_batch)
     is_open = workload.schedule is None and trial.shape.data == 1 < num_stages
     return timing_s(num_stages, num) if is_open and 2 * num_stages * num <= MOST_BLOCKS else 0.0
 
@@ -91,7 +91,7 @@ def reordered(plan: Plan, workload: Workload, topology: Topology, seconds: float
 
 def _nums_batches(plan: Plan) -> set[int]:
     """How many micro-batches replicas have."""
-    return {math.ceil(share / plan.micro_batch) for share in plan.shares}
+    return {math.ceil(share / plan.cell_batch) for share in plan.shares}
 
 
 def searched(plan: Plan, workload: Workload, topology: Topology, seconds: float | None, seed: int) -> Found:

@@ -136,7 +136,7 @@ def _shared_anew(plan: Plan, workload: Workload, topology: Topology) -> Plan:
 
 def _in_quickest_rings(plan: Plan, workload: Workload, topology: Topology) -> Plan:
     """The replicas of each stage in the order whose worst edge, alone on its link, is least."""
-    groups = stage_groups(replace(plan, rings=()), workload)[:: plan.layout.tensor]
+    groups = stage_groups(replace(plan, rings=()), workload)[:: plan.layout.width]
     rings = tuple(_quickest_ring(group, topology) for group in groups)
     if plan.layout.pipeline > 1:
         return replace(plan, rings=rings)

@@ -12,7 +12,7 @@ from hulk_placement.layouts.joined import missing_links
 from hulk_placement.layouts.memory import lacks_memory, no_memory, with_degrees
 from hulk_placement.layouts.space import Space
 from hulk_placement.layouts.trials import LIMITS, Trials
-from hulk_placement.plan import Plan
+from hulk_placement.plan import Layout, Plan
 from hulk_placement.search.why import none_better
 from hulk_placement.solution import Unplaced
 from hulk_placement.words import counted
@@ -37,7 +37,7 @@ def least_step_s(trials: Trials, space: Space) -> float:
         seconds_M = (setting.forward_KJ[:, -1] + setting.backward_KJ[:, -1])[setting.kind_M]
         speed_R = np.zeros(len(ground.regions))
         np.add.at(speed_R, setting.region_M, setting.slots_M / seconds_M)
-        share = ground.workload.global_batch / option.micro_batch
+        share = ground.workload.global_batch / option.cell_batch
         with np.errstate(divide="ignore"):
             alone_s, together_s = float((share / speed_R).min()), float(share / speed_R.sum())
         least_s = min(least_s, alone_s, max(together_s, crossing_s))
@@ -64,7 +64,7 @@ def least_price(trials: Trials, space: Space) -> float:
     for option in space.options:
         setting = trials.setting(option)
         seconds_K = setting.forward_KJ[:, -1] + setting.backward_KJ[:, -1]
-        share = trials.ground.workload.global_batch / option.micro_batch
+        share = trials.ground.workload.global_batch / option.cell_batch
         least = min(least, share * float((seconds_K * setting.price_K).min()))
     return least
 
@@ -76,7 +76,7 @@ def sentences(trials: Trials, plan: Plan) -> tuple[str, ...]:
     found = [
         *trials.ground.workload.model.notes,
         f"{counted(layout.data, 'replica')} of {counted(layout.pipeline, 'stage')} of "
-        f"{counted(layout.tensor, 'accelerator')}, in {', '.join(regions)}: the best of "
+        f"{counted(layout.width, 'accelerator')}{_shard_words(layout)}, in {', '.join(regions)}: the best of "
         f"{counted(trials.num_evaluations, 'layout')} evaluated.",
         f"A step computes for {prediction.compute_s:.3f} s on the cell that computes longest, fills, drains and waits "
         f"for {prediction.bubble_s:.3f} s, and then waits {prediction.communication_s:.3f} s for the replicas.",
@@ -88,6 +88,10 @@ def sentences(trials: Trials, plan: Plan) -> tuple[str, ...]:
     if trials.ground.workload.goes_by_prices:
         found.append(price_words(plan, trials.ground.workload, trials.ground.topology))
     return (*found, *none_better(plan, trials.ground.workload.objective, "with every machine always busy"))
+
+
+def _shard_words(layout: Layout) -> str:
+    return f" ({layout.shard} shards of {layout.tensor} each)" if layout.shard > 1 else ""
 
 
 def impossible(trials: Trials, space: Space) -> Unplaced:
@@ -134,7 +138,7 @@ def impossible(trials: Trials, space: Space) -> Unplaced:
 def _most_accelerators(trials: Trials, space: Space) -> int:
     """Of any layout, however many machines there are: stages by layers, replicas by micro-batches."""
     pipeline = trials.ground.workload.pipeline or len(trials.ground.workload.model.layers)
-    return max((space.data or trials.num_batches(option)) * pipeline * option.tensor for option in space.options)
+    return max((space.data or trials.num_batches(option)) * pipeline * option.width for option in space.options)
 
 
 def _asked(space: Space) -> str:

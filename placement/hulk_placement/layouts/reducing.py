@@ -27,14 +27,14 @@ Left = Callable[[], float]
 def flows_s(trial: Trial, ground: Ground) -> float:
     """About how many seconds it takes to plan Hulk's own all-reduce of a layout; 0 where it is none for that."""
     regions = set(ground.region_M[trial.layout.machine_DP[:, 0]].tolist())
-    takes = _takes_flows(ground.workload, trial.shape.pipeline, trial.shape.option.tensor)
+    takes = _takes_flows(ground.workload, trial.shape.pipeline)
     return (FLOWS_S + ALL_FLOWS_S) * len(regions) if takes and len(regions) > 1 else 0.0
 
 
 def ways(plan: Plan, workload: Workload, topology: Topology, left_s: Left, *, is_best: bool = True) -> Iterator[Plan]:
     """The plan with each algorithm and number of buckets that the workload allows, predicted.
 
-    Hulk's own all-reduce joins replicas in several regions that have neither stages nor tensor parallelism; its flows
+    Hulk's own all-reduce joins replicas in several regions that have no stages, each rank of a cell its own; its flows
     are planned for these buckets only, as far as the time lets them be searched. That takes longest: where none is
     left it is done for the best layout (`is_best`) and few buckets, and where there is no other way.
     """
@@ -51,10 +51,12 @@ def ways(plan: Plan, workload: Workload, topology: Topology, left_s: Left, *, is
         for num_buckets in num_sums:
             yield _predicted(replace(plan, algorithm=algorithm, num_buckets=num_buckets), workload, topology)
     is_worth_it = is_best or sync.mode == "wan" or left_s() > 0
-    if is_apart and is_worth_it and _takes_flows(workload, layout.pipeline, layout.tensor):
+    if is_apart and is_worth_it and _takes_flows(workload, layout.pipeline):
         after_s = (FLOWS_S + ALL_FLOWS_S) * _num_regions(plan)
         buckets = NUM_BUCKETS if left_s() > after_s else RING_BUCKETS
-        flows = flows_of(workload, topology, plan.rank_machines, buckets, lambda: left_s() > after_s, whole=False)
+        flows = flows_of(
+            workload, topology, plan.summing, buckets, lambda: left_s() > after_s, whole=False, width=layout.width
+        )
         for num_buckets in buckets:
             wan = replace(plan, algorithm="wan", collective=flows, num_buckets=num_buckets, rings=())
             yield _predicted(wan, workload, topology)
@@ -65,13 +67,15 @@ def with_all_flows(plan: Plan, workload: Workload, topology: Topology, left_s: L
     if plan.collective is None:
         return plan
     after_s = ALL_FLOWS_S * _num_regions(plan)
-    flows = flows_of(workload, topology, plan.rank_machines, NUM_BUCKETS, lambda: left_s() > after_s, whole=True)
+    flows = flows_of(
+        workload, topology, plan.summing, NUM_BUCKETS, lambda: left_s() > after_s, whole=True, width=plan.layout.width
+    )
     return _predicted(replace(plan, collective=flows), workload, topology)
 
 
-def _takes_flows(workload: Workload, pipeline: int, tensor: int) -> bool:
-    """Whether replicas of these degrees may sum by Hulk's own all-reduce, where they are apart."""
-    return workload.sync.mode in ("auto", "wan") and pipeline == tensor == 1
+def _takes_flows(workload: Workload, pipeline: int) -> bool:
+    """Whether replicas of so many stages may sum by Hulk's own all-reduce, where they are apart."""
+    return workload.sync.mode in ("auto", "wan") and pipeline == 1
 
 
 def _predicted(plan: Plan, workload: Workload, topology: Topology) -> Plan:

@@ -59,13 +59,13 @@ class Space:
 
     def smallest(self, option: Option, num_stages: int) -> Shape:
         """The shape with the fewest replicas that has as many accelerators as it must; it may have too many."""
-        num = num_stages * option.tensor
+        num = num_stages * option.width
         return Shape(option, self.data or self.whole_up(max(1, math.ceil(self.least / num)), num), num_stages)
 
     def fewest(self, global_batch: int) -> int:
         """The fewest accelerators of an admitted shape with a micro-batch for each replica; 0 where there is none."""
         shapes = (self.smallest(option, num) for option in self.options for num in self.pipelines)
-        admitted = (s for s in shapes if self.admits(s) and (s.data - 1) * s.option.micro_batch < global_batch)
+        admitted = (s for s in shapes if self.admits(s) and (s.data - 1) * s.option.cell_batch < global_batch)
         return min((shape.num_accelerators for shape in admitted), default=0)
 
     def whole(self, most: int, num_accelerators: int) -> int:
@@ -111,13 +111,14 @@ def space_of(ground: Ground, num_accelerators: int | None = None) -> Space:
     num_all = num_accelerators or sum(machine.num_accelerators for machine in machines)
     most_stages = min(len(workload.model.layers), num_all, most)
     every = range(1, most_stages + 1) if workload.pipeline is None else [workload.pipeline]
-    largest = min(MAX_MICRO_BATCH, workload.global_batch)
+    shard = workload.shard or 1
+    largest = min(MAX_MICRO_BATCH, max(1, workload.global_batch // shard))
     batches = [b for b in (1, 2, 4, 8, 16, 32, 64) if b <= largest]
     if workload.micro_batch is not None:
-        batches = [min(workload.micro_batch, workload.global_batch)]
+        batches = [min(workload.micro_batch, largest)]
     schedules = SCHEDULES if workload.schedule is None else (workload.schedule,)
     options = tuple(
-        Option(micro_batch=batch, tensor=tensor, schedule=schedule, recompute=recompute)
+        Option(micro_batch=batch, tensor=tensor, schedule=schedule, recompute=recompute, shard=shard)
         for schedule in (schedules if every[-1] > 1 else schedules[:1])
         for recompute in ((False, True) if workload.recompute is None else (workload.recompute,))
         for tensor in tensors
@@ -136,13 +137,13 @@ def _asked_for(space: Space) -> set[int]:
     Where the number of replicas is asked for, or just one number of accelerators; and those that are whole workers.
     """
     found = set()
-    for tensor in {option.tensor for option in space.options}:
-        cells = worker_cells(space.each, tensor)
+    for width in {option.width for option in space.options}:
+        cells = worker_cells(space.each, width)
         found |= {cells * num for num in degrees(space.every[-1] // cells)}
         found |= {num for num in space.every if cells % num == 0}
         if space.data is not None:
-            num = space.data * tensor
+            num = space.data * width
             found |= {math.ceil(space.least / num), space.most // num}
         elif space.least == space.most:
-            found |= {num for num in space.every if space.most % (num * tensor) == 0}
+            found |= {num for num in space.every if space.most % (num * width) == 0}
     return found

@@ -13,6 +13,7 @@ from hulk_native import construct_layout
 from hulk_placement.cost.closed_form.arrays import Cache, Floats, Ints, Layout, Setting
 from hulk_placement.cost.closed_form.evaluate import evaluate, lacking_cells
 from hulk_placement.cost.closed_form.setting import Ground, Option
+from hulk_placement.plan import Layout as PlanLayout
 
 LIMITS = ("memory", "price", "pins", "workers")
 """What a layout may lack: searches may pass through such layouts, links that must not be used they never use."""
@@ -31,13 +32,18 @@ class Shape:
 
     @property
     def degrees(self) -> Degrees:
-        """Replicas, stages, tensor ranks."""
-        return self.data, self.pipeline, self.option.tensor
+        """Replicas, stages, ranks of a cell."""
+        return self.data, self.pipeline, self.option.width
 
     @property
     def num_accelerators(self) -> int:
-        """Of all replicas, stages and tensor ranks."""
+        """Of all replicas, stages and ranks of cells."""
         return math.prod(self.degrees)
+
+    @property
+    def words(self) -> str:
+        """The degrees in a sentence."""
+        return PlanLayout(self.data, self.pipeline, self.option.tensor, self.option.shard).words
 
 
 @dataclass(order=True, slots=True)
@@ -92,7 +98,7 @@ class Trials:
 
     def num_batches(self, option: Option) -> int:
         """Micro-batches of a step, of all replicas together."""
-        return math.ceil(self.ground.workload.global_batch / option.micro_batch)
+        return math.ceil(self.ground.workload.global_batch / option.cell_batch)
 
     def cache(self, shape: Shape) -> Cache:
         """Room to evaluate layouts of a shape, made once."""
@@ -111,7 +117,7 @@ class Trials:
         if setting.memory_K[kinds].sum() < shape.data * setting.held_J[-1]:
             return True
         speed = (1.0 / (setting.forward_KJ[:, -1] + setting.backward_KJ[:, -1]))[kinds].sum()
-        least_s = self.ground.workload.global_batch / shape.option.micro_batch / speed
+        least_s = self.ground.workload.global_batch / shape.option.cell_batch / speed
         least = least_s * setting.price_K[kinds].sum() if setting.is_money else least_s
         return bool(least >= self.to_beat(shape))
 

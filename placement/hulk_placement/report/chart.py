@@ -140,7 +140,7 @@ def _notes(view: View) -> dict[str, str]:
     stages: dict[str, list[int]] = {region: [] for region in view.regions}
     for stage in view.stages:
         for place in stage.places:
-            held[place.region] += len(place.replicas) * view.tensor
+            held[place.region] += len(place.replicas) * view.tensor * view.shard
             if stage.stage not in stages[place.region]:
                 stages[place.region].append(stage.stage)
     return {

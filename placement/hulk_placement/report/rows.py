@@ -140,6 +140,7 @@ class View(Row):
     data: int
     pipeline: int
     tensor: int
+    shard: int
     micro_batch: int
     global_batch: int
     schedule: str

@@ -47,6 +47,7 @@ def view(plan: Plan, workload: Workload, topology: Topology, is_searched: bool =
         data=layout.data,
         pipeline=layout.pipeline,
         tensor=layout.tensor,
+        shard=layout.shard,
         micro_batch=plan.micro_batch,
         global_batch=sum(plan.shares),
         schedule=plan.schedule,
@@ -112,7 +113,7 @@ def _stages(plan: Plan, workload: Workload) -> Iterator[StageRow]:
         homes: dict[str, list[int]] = {}
         for replica in range(layout.data):
             homes.setdefault(plan.machine(replica, stage), []).append(replica)
-        ranks = ((replica * layout.pipeline + stage) * layout.tensor for replica in range(layout.data))
+        ranks = ((replica * layout.pipeline + stage) * layout.width for replica in range(layout.data))
         yield StageRow(
             stage=stage,
             first_layer=first,

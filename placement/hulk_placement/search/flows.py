@@ -23,14 +23,17 @@ def flows_of(
     numbers: Iterable[int],
     go_on: Callable[[], bool],
     whole: bool,
+    width: int = 1,
 ) -> CollectivePlan:
     """Flows between the machines of some ranks, for gradients in each of so many buckets.
 
+    So they go when `width` groups of ranks each sum their part at the same time, which may ask for flows of their size.
     `whole`: also for small vectors, and ways around a region that is lost, where the job asks for them.
     """
     network = build_network(topology, ranks, allow_unknown=workload.allow_unknown_links)
     slack = SLACK_BYTES + SLACK_BYTES_A_RANK * network.num_ranks
-    sizes = {math.ceil(workload.model.gradient_bytes / number) + slack for number in numbers}
+    parts = {number * each for number in numbers for each in (1, width)}
+    sizes = {math.ceil(workload.model.gradient_bytes / part) + slack for part in parts}
     if whole:
         sizes |= {size for size in DEFAULT_SIZES if size < max(sizes)}
     return plan_collective(

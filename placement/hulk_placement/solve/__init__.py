@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from hulk_placement.layouts import place as layouts
 from hulk_placement.layouts.data_parallel import best_of, place_replicas
+from hulk_placement.layouts.sharded import needs_shards, place_sharded, sharded
 from hulk_placement.plan import Plan
 from hulk_placement.search.problem import NO_MEMORY
 from hulk_placement.solution import Budget, Record, Solution, Unplaced, precedence
@@ -43,6 +44,7 @@ def solve(
     given = budget or Budget()
     allowed = replace(given, num_waiting=len(workloads), record=Record(given.record.given))
     end_s = clock() + allowed.seconds
+    workloads = [sharded(job) if needs_shards(job, topology) else job for job in workloads]
     if len({workload.key for workload in workloads}) != len(workloads):
         raise ValueError(f"{len(workloads)} workloads have only {len({w.key for w in workloads})} different keys")
     left = topology
@@ -68,11 +70,11 @@ def solve(
 
 
 def _groups(workloads: Sequence[Workload], begun: Mapping[str, Plan]) -> list[list[Workload]]:
-    """Those that follow each other with one priority together; alone what has workers or a plan already."""
+    """Those that follow each other with one priority together; alone what has workers or a plan already, or shards."""
     groups: list[list[Workload]] = []
     for workload in workloads:
         before = groups[-1][-1] if groups else workload
-        is_free = not any(job.kept or job.key in begun for job in (before, workload))
+        is_free = not any(job.kept or job.key in begun or job.shard != 1 for job in (before, workload))
         if groups and is_free and before.priority == workload.priority:
             groups[-1].append(workload)
         else:
@@ -103,6 +105,8 @@ def _place(
     """
     if workload.pins:
         return _place_pinned(workload, topology, budget, clock)
+    if workload.shard != 1:
+        return place_sharded(workload, topology, budget, clock, start)
     if (workload.pipeline, workload.tensor) == (1, 1) and not _is_about_layers(workload):
         whole = place_replicas(workload, topology, budget, clock)
         if isinstance(whole, Plan) or whole.reason != NO_MEMORY or not workload.stages_if_needed:
@@ -124,6 +128,7 @@ def _place_pinned(
     wishes = {
         f"{workload.pipeline} pipeline stages": workload.pipeline not in (None, 1),
         f"{workload.tensor} tensor-parallel ranks": workload.tensor not in (None, 1),
+        "shards": workload.shard != 1,
         f"{workload.data} replicas": workload.data not in (None, num_ranks),
         "recomputation": bool(workload.recompute),
         "layers bound to places": bool(workload.layer_pins),

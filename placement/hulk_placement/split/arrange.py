@@ -100,9 +100,9 @@ class Arranged:
         order_M = np.lexsort((self.pool_M, visit_R[setting.region_M]))
         order_N = np.repeat(order_M, setting.slots_M[order_M])
         order_N = cells_for(setting, order_N, draft.pipeline, draft.way)
-        most = space.most // (draft.pipeline * draft.option.tensor)
+        most = space.most // (draft.pipeline * draft.option.width)
         room = min(len(order_N) // draft.pipeline, self.trials.num_batches(draft.option), most)
-        data = space.data or max(1, space.whole(room * draft.eighths // 8, draft.pipeline * draft.option.tensor))
+        data = space.data or max(1, space.whole(room * draft.eighths // 8, draft.pipeline * draft.option.width))
         shape = Shape(draft.option, data, draft.pipeline)
         if data <= room and space.admits(shape):
             self.trials.build(shape, order_N, tour_W, draft.way % ALIGNED == ROWS)
@@ -151,7 +151,7 @@ class Part(Ground):
             kind_M=whole.kind_M[self.whole_M],
             region_M=self.region_M,
             place_M=self.place_M,
-            slots_M=whole_cells(self.machines, option.tensor, whole.worker_cells),
+            slots_M=whole_cells(self.machines, option.width, whole.worker_cells),
             banned_MJ=whole.banned_MJ[self.whole_M],
             **self.joins._asdict(),
         )

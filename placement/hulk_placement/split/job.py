@@ -230,7 +230,7 @@ class Job:
         """Drafts with the next option of one choice, with as many stages, or with as many accelerators."""
         found = []
         for option in self._next_options(draft.option):
-            stages = {draft.pipeline, draft.pipeline * draft.option.tensor // option.tensor}
+            stages = {draft.pipeline, draft.pipeline * draft.option.width // option.width}
             found += [replace(draft, option=option, pipeline=p) for p in self.space.pipelines if p in stages]
         return found
 

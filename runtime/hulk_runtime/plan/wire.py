@@ -22,20 +22,32 @@ from hulk_runtime.plan.flows_document import CollectiveDocument
 from hulk_runtime.plan.pipeline_schedule import READABLE as READABLE_SCHEDULES
 from hulk_runtime.plan.pipeline_schedule import Schedule
 
-VERSION: Final = 2
-"""Says that bytes between regions must be encrypted; a plan that needs that not is written as 1."""
-READABLE: Final = (1, VERSION)
+VERSION: Final = 3
+"""Says that a stage of a replica is several ranks, in a mesh; 2: that bytes between regions must be encrypted; 1: none
+of these."""
+READABLE: Final = (1, 2, VERSION)
 MAX_BYTES: Final = 16 << 20
 """Of unpacked JSON, far above any plan: what is read may not be what was written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """Degrees of data, pipeline and tensor parallelism; their product is the number of ranks."""
+    """Degrees of data, pipeline, tensor and sharded parallelism; their product is the number of ranks."""
 
     data: Positive
     pipeline: Positive
     tensor: Positive
+    shard: Positive = 1
+
+    @property
+    def num_ranks(self) -> int:
+        """World size."""
+        return self.data * self.pipeline * self.shard * self.tensor
+
+    @property
+    def mesh(self) -> tuple[tuple[str, int], ...]:
+        """The dimensions of a DeviceMesh in the order in which ranks run, the last one fastest."""
+        return (("dp_replicate", self.data), ("pp", self.pipeline), ("dp_shard", self.shard), ("tp", self.tensor))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,6 +166,7 @@ class Plan:
     job: str
     attempt: Positive
     layout: Layout
+    mesh: tuple[tuple[str, Positive], ...] | None = None
     algorithm: Literal["ring", "wan"]
     workers: Annotated[tuple[Worker, ...], FULL]
     shares: tuple[int, ...]
@@ -186,10 +199,11 @@ class Plan:
 
     def __post_init__(self) -> None:
         layout = self.layout
-        if layout.data * layout.pipeline * layout.tensor != self.num_ranks:
-            raise ValueError(f"layout {layout.data}x{layout.pipeline}x{layout.tensor} is not {self.num_ranks} ranks")
-        if layout.tensor != 1:
-            raise ValueError(f"tensor {layout.tensor}: in this runtime every rank computes its layers alone")
+        if layout.num_ranks != self.num_ranks:
+            degrees = "x".join(str(degree) for _, degree in layout.mesh)
+            raise ValueError(f"layout {degrees} is not {self.num_ranks} ranks")
+        if self.mesh not in (None, layout.mesh):
+            raise ValueError(f"mesh {self.mesh} is not that of the layout, {layout.mesh}")
         if len(self.shares) != layout.data or min(self.shares) < 1:
             smallest = min(self.shares, default=0)
             raise ValueError(f"{len(self.shares)} shares (smallest {smallest}) for {layout.data} replicas")

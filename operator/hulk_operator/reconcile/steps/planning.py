@@ -126,13 +126,17 @@ def _measured(view: View) -> Observed | None:
 
 
 def _details(summary: PlanSummary) -> str:
-    """Stages, shares that differ, and the price."""
+    """Stages, shards, shares that differ, and the price."""
     layout, few, many = summary.layout, summary.smallest_share, summary.largest_share
     has_stages = layout.pipeline > 1
     replicas = counted(layout.data, "replica")
     stages = f"; {replicas} of {layout.pipeline} stages by {summary.schedule}" if has_stages else ""
-    shares = f"; {few} to {many} sequences a {'replica' if has_stages else 'rank'}" if few < many else ""
-    return stages + shares + (f"; {float(summary.price_per_hour):g} an hour" if summary.price_per_hour else "")
+    parts = {"shard": layout.shard, "tensor-parallel rank": layout.tensor}
+    cells = " x ".join(counted(num, name) for name, num in parts.items() if num > 1)
+    whose = "a stage" if has_stages else f"{replicas}, each"
+    cells = f"; {whose} of {cells}" if cells else ""
+    shares = f"; {few} to {many} sequences a {'replica' if has_stages or cells else 'rank'}" if few < many else ""
+    return stages + cells + shares + (f"; {float(summary.price_per_hour):g} an hour" if summary.price_per_hour else "")
 
 
 def _fits(view: View, decision: Planned) -> bool:

@@ -3,7 +3,7 @@
 Letters of shapes: M machines, K kinds of machine (alike in every figure), R regions, Q places, L layers, J = L + 1
 (prefix sums: entry j is the sum over layers 0 .. j - 1), D replicas, P stages, W visits of a tour, T tied layers.
 A *place* is what has links of its own: a region, or a machine that links were measured or declared for. A *cell* is one
-stage of one replica: the tensor-parallel ranks on one machine.
+stage of one replica: the ranks that share its layers, or shard them, on one machine or on several alike ones.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Bools = NDArray[np.bool_]
 
 
 class Setting(NamedTuple):
-    """Everything that a layout's cost depends on but the layout itself; of one micro-batch size and tensor degree.
+    """Everything that a layout's cost depends on but the layout itself; of one micro-batch size and width of cells.
 
     Bytes and seconds of layers are of one micro-batch and, where ranks share them, of one rank.
     """
@@ -55,7 +55,7 @@ class Setting(NamedTuple):
     peak_GL: Floats
     """Bytes of a layer's activations while they are recomputed: row g has the most of 2^g layers from each on."""
     output_L: Floats
-    """Bytes that a layer gives to the next one."""
+    """Bytes that a layer of a cell gives to the next one."""
     ties_T2: Ints
     """Layers that use parameters of an earlier one: (layer, earlier layer); of an earlier one that with most first."""
     tied_held_T: Floats
@@ -93,8 +93,9 @@ class Setting(NamedTuple):
     global_batch: int
     """Sequences of a step, of all replicas together."""
     micro_batch: int
-    """Sequences of a micro-batch, at most."""
+    """Sequences of a micro-batch, at most, of all shards of a cell together."""
     tensor: int
+    """Ranks of a cell."""
     schedule: int
     overlap: bool
     recompute: bool

@@ -75,10 +75,10 @@ def _reduces(plan: Plan, workload: Workload, ready: Sequence[Sequence[float]], w
     """Of each stage."""
     if plan.layout.data == 1:
         return
-    for stage, group in enumerate(stage_groups(plan, workload)[:: plan.layout.tensor]):
+    for stage, group in enumerate(stage_groups(plan, workload)[:: plan.layout.width]):
         members = tuple((replica, stage) for replica in range(plan.layout.data))
         if plan.collective is None:
-            buckets = buckets_of(transport_of(plan, workload), group, ready[stage], plan.layout.tensor, ways, stage)
+            buckets = buckets_of(transport_of(plan, workload), group, ready[stage], plan.layout.width, ways, stage)
             yield AllReduce(members, buckets, NUM_AT_A_TIME.get(plan.algorithm, 1))
         else:
             yield AllReduce(members, _own(plan, workload, ways), plan.num_buckets)
@@ -86,7 +86,7 @@ def _reduces(plan: Plan, workload: Workload, ready: Sequence[Sequence[float]], w
 
 def _own(plan: Plan, workload: Workload, ways: Ways) -> tuple[Bucket, ...]:
     assert plan.collective is not None
-    network = build_network(ways.topology, plan.rank_machines, allow_unknown=True)
+    network = build_network(ways.topology, plan.summing, allow_unknown=True)
     return own_buckets(plan.collective, network, workload.model.gradient_bytes, plan.num_buckets, ways)
 
 
@@ -97,5 +97,5 @@ def _ties(plan: Plan, workload: Workload, setting: Setting, layout: Layout, ways
         members = tuple((tie.replica, stage) for stage in tie.stages)
         for way, slack_s in zip((1, -1), slacks_s, strict=True):
             group = replace(tie.group, machines=tie.group.machines[::way])
-            bucket = sending(group, plan.layout.tensor, ways)
+            bucket = sending(group, plan.layout.width, ways)
             yield AllReduce(members[::way], (bucket,), after_all=True, slack_s=slack_s)

@@ -31,7 +31,7 @@ def plan_schedule(plan: Plan, workload: Workload, topology: Topology) -> Schedul
 
     None without stages, where stages do not compute while they send, and where there are too many blocks.
     """
-    num_blocks = 2 * plan.layout.pipeline * math.ceil(max(plan.shares) / plan.micro_batch)
+    num_blocks = 2 * plan.layout.pipeline * math.ceil(max(plan.shares) / plan.cell_batch)
     if plan.layout.pipeline == 1 or not plan.overlap or num_blocks > MOST_BLOCKS:
         return None
     setting, layout = arrays_of(plan, workload, topology)
