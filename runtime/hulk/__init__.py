@@ -1,23 +1,26 @@
 """What a script takes from Hulk, where it wants more than a plan; each name is imported when it is first used.
 
-hulk.report     tell the step and the loss to whoever watches the job
-hulk.DiLoCo     replicas train apart and come together once a round
-hulk.Outer      DiLoCo's outer learning rate and momentum
+hulk.report         tell the step and the loss to whoever watches the job
+hulk.device_mesh    the plan as torch's DeviceMesh
+hulk.DiLoCo         replicas train apart and come together once a round
+hulk.Outer          DiLoCo's outer learning rate and momentum
 """
 
 import importlib
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from hulk_runtime.collective.device_mesh import device_mesh
     from hulk_runtime.diloco.context import DiLoCo
     from hulk_runtime.diloco.outer_step import Outer
     from hulk_runtime.job.step_record import report
 
-__all__ = ["DiLoCo", "Outer", "report"]
+__all__ = ["DiLoCo", "Outer", "device_mesh", "report"]
 
 _MODULES: Final = {
     "DiLoCo": "hulk_runtime.diloco.context",
     "Outer": "hulk_runtime.diloco.outer_step",
+    "device_mesh": "hulk_runtime.collective.device_mesh",
     "report": "hulk_runtime.job.step_record",
 }
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import hulk_runtime
 import pytest
+from hulk_lab.builds import python
 from test_backend import said, two_regions
 from test_wan_training import TWO, wan
 
@@ -115,3 +116,18 @@ def test_a_launcher_changes_nothing(job: Any, make_plan: Any, launcher: str) -> 
     assert SAID in ranks[0].output
     assert "backend gloo of PlannedGroup" in ranks[0].output
     assert codes[0] == 69, ranks[0].output
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize("trainer", ["hf", "lightning"])
+def test_a_trainer_trains_apart_by_itself(job: Any, make_plan: Any, trainer: str) -> None:
+    """The job's rounds are of four steps: the replicas are the same after the fourth and the eighth, and only then."""
+    sync = {"mode": "local", "innerSteps": 4}
+    ranks = job.run_ranks(
+        make_plan((1, 1), sync=sync, **wan(2, classes=TWO)),
+        *(INSTRUMENTED, str(Path(__file__).with_name("trainers_apart.py")), str(python.build_trainers()), trainer),
+        **AUTO,
+    )
+    rounds = 2 * [False, False, False, True]
+    assert said(ranks, "same") == [f"same True within {rounds}"] * 2
+    assert "replicas are to train apart for 4 steps" in ranks[0].output

@@ -12,6 +12,7 @@ import os
 from types import ModuleType
 
 from hulk_runtime import names
+from hulk_runtime.instrumentation import trainers
 from hulk_runtime.job.after_import import after_import
 
 
@@ -21,6 +22,8 @@ def instrument() -> None:
     if os.environ.get(names.ENV_INSTRUMENTATION) == names.INSTRUMENTATION_AUTO:
         after_import("torch.distributed.distributed_c10d", _wrap)
         after_import("torch.distributed.elastic.multiprocessing.errors", _leave_as_ranks_do)
+        after_import("transformers.trainer", trainers.hugging_face)
+        after_import("lightning.pytorch.trainer.trainer", trainers.lightning)
 
 
 def _wrap(torch_distributed: ModuleType) -> None:

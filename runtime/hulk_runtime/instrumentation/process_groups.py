@@ -55,9 +55,14 @@ def _say() -> None:
     plan = planned_sums.plan()
     assert plan is not None
     regions = ", ".join(dict.fromkeys(worker.region for worker in plan.workers))
+    how = "sums between regions go as planned"
+    if plan.inner_steps is not None:
+        how = (
+            f"replicas are to train apart for {plan.inner_steps} steps: Hugging Face's Trainer and Lightning do so by "
+            "themselves, other scripts by hulk.DiLoCo"
+        )
     print(
-        f"hulk: {plan.num_ranks} ranks in {regions}: sums between regions go as planned "
-        "(spec.instrumentation: none leaves them to torch)",
+        f"hulk: {plan.num_ranks} ranks in {regions}: {how} (spec.instrumentation: none leaves them to torch)",
         file=sys.stderr,
         flush=True,
     )

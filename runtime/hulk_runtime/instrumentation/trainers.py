@@ -1,0 +1,46 @@
+"""Trainers of which it is known where their optimizer is train apart by themselves, where the job's replicas do so."""
+
+import functools
+from types import ModuleType
+from typing import Any
+
+
+def hugging_face(transformers_trainer: ModuleType) -> None:
+    """Its Trainer gets the callback that a script would give it."""
+    trainer = transformers_trainer.Trainer
+    init = trainer.__init__
+
+    @functools.wraps(init)
+    def with_callback(self: Any, *arguments: Any, **options: Any) -> None:
+        init(self, *arguments, **options)
+        if _trains_apart():
+            from hulk.hf import DiLoCoCallback  # imports the Trainer
+
+            if not any(isinstance(each, DiLoCoCallback) for each in self.callback_handler.callbacks):
+                self.add_callback(DiLoCoCallback(self))
+
+    trainer.__init__ = with_callback
+
+
+def lightning(lightning_trainer: ModuleType) -> None:
+    """As its Trainer's first callback."""
+    trainer = lightning_trainer.Trainer
+    init = trainer.__init__
+
+    @functools.wraps(init)
+    def with_callback(self: Any, *arguments: Any, **options: Any) -> None:
+        init(self, *arguments, **options)
+        if _trains_apart():
+            from hulk.lightning import DiLoCoCallback  # imports the Trainer
+
+            if not any(isinstance(each, DiLoCoCallback) for each in self.callbacks):
+                self.callbacks.insert(0, DiLoCoCallback())
+
+    trainer.__init__ = with_callback
+
+
+def _trains_apart() -> bool:
+    from hulk_runtime.collective import planned_sums  # imports torch
+
+    plan = planned_sums.plan()
+    return plan is not None and plan.inner_steps is not None

@@ -1,0 +1,99 @@
+"""Trainers' own loops that know nothing of Hulk: `trainers_apart.py PACKAGES hf|lightning`.
+
+Replicas differ within a round, as each has its own batches, and are the same at the end.
+"""
+
+import sys
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+sys.path.append(sys.argv[1])
+NUM_STEPS = 8
+
+
+class Data(torch.utils.data.Dataset):
+    """Rows that differ."""
+
+    def __len__(self) -> int:
+        return 2 * NUM_STEPS
+
+    def __getitem__(self, number: int) -> dict[str, torch.Tensor]:
+        return {"x": torch.randn(3, generator=torch.Generator().manual_seed(number))}
+
+
+def are_same(model: torch.nn.Module) -> bool:
+    """Whether all ranks have these parameters."""
+    mine = torch.cat([one.detach().flatten() for one in model.parameters()])
+    everyone = [torch.empty_like(mine) for _ in range(dist.get_world_size())]
+    dist.all_gather(everyone, mine)
+    return all(torch.equal(one, mine) for one in everyone)
+
+
+def hf(seen: list[bool]) -> torch.nn.Module:
+    from transformers import Trainer, TrainerCallback, TrainingArguments
+
+    class Model(torch.nn.Linear):
+        def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
+            return {"loss": super().forward(x).square().mean()}
+
+    class Look(TrainerCallback):
+        def on_step_end(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
+            seen.append(are_same(model))
+
+    arguments = TrainingArguments(
+        output_dir="/tmp/unused",
+        per_device_train_batch_size=1,
+        max_steps=NUM_STEPS,
+        use_cpu=True,
+        ddp_backend="gloo",
+        report_to=[],
+        save_strategy="no",
+        disable_tqdm=True,
+        optim="sgd",
+        learning_rate=0.1,
+    )
+    model = Model(3, 3)
+    Trainer(model=model, args=arguments, train_dataset=Data(), callbacks=[Look()]).train()
+    return model
+
+
+def by_lightning(seen: list[bool]) -> torch.nn.Module:
+    import lightning
+
+    class Model(lightning.LightningModule):
+        def __init__(self) -> None:
+            super().__init__()
+            self.body = torch.nn.Linear(3, 3)
+
+        def training_step(self, batch: dict[str, torch.Tensor], _: int) -> torch.Tensor:
+            return self.body(batch["x"]).square().mean()
+
+        def configure_optimizers(self) -> torch.optim.Optimizer:
+            return torch.optim.SGD(self.parameters(), lr=0.1)
+
+        def on_train_batch_end(self, *_: Any) -> None:
+            seen.append(are_same(self))
+
+    trainer = lightning.Trainer(
+        accelerator="cpu",
+        devices=1,
+        num_nodes=2,
+        strategy="ddp",
+        max_steps=NUM_STEPS,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+    )
+    model = Model()
+    trainer.fit(model, torch.utils.data.DataLoader(Data(), batch_size=1, shuffle=False))
+    return model
+
+
+if __name__ == "__main__":
+    torch.manual_seed(0)
+    seen: list[bool] = []
+    trained = {"hf": hf, "lightning": by_lightning}[sys.argv[2]](seen)
+    print(f"same {are_same(trained)} within {seen}", flush=True)
