@@ -84,8 +84,8 @@ class Prediction(_Wire):
 class Sync(_Wire):
     """How often the replicas come together: `local` only every `inner_steps` steps, the others in every step.
 
-    The rest is of `local`: the outer step, and for scripts how many fragments come together in turn, merged how many
-    steps late.
+    The rest is of `local`: the outer step, for scripts how many fragments come together in turn, merged how many steps
+    late, and the first steps, which all take together.
     """
 
     mode: Literal["ring", "wan", "local"]
@@ -94,6 +94,7 @@ class Sync(_Wire):
     outer_momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
     fragments: Positive = 1
     delay_steps: Annotated[int, Field(ge=0)] = 0
+    warmup_steps: Annotated[int, Field(ge=0)] = 0
 
     @model_validator(mode="after")
     def _consistent(self) -> "Sync":
