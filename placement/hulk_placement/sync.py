@@ -15,13 +15,15 @@ ENCRYPTIONS = ("wan", "none")
 class Rounds:
     """Of mode "local" what the plan passes on: DiLoCo's outer step, and how programs that can bring layers together.
 
-    `fragments` of the layers come together in turn in each round, each merged `delay_steps` after its sum began.
+    `fragments` of the layers come together in turn in each round, each merged `delay_steps` after its sum began. In the
+    first `warmup_steps` steps gradients are summed in every step.
     """
 
     outer_learning_rate: float = 0.7
     outer_momentum: float = 0.9
     fragments: int = 1
     delay_steps: int = 0
+    warmup_steps: int = 0
 
     def __post_init__(self) -> None:
         if not (0 < self.outer_learning_rate < math.inf and 0 <= self.outer_momentum < 1):
@@ -29,8 +31,11 @@ class Rounds:
                 f"sync: outer learning rate {self.outer_learning_rate} must be > 0, momentum {self.outer_momentum} "
                 "in [0, 1)"
             )
-        if self.fragments < 1 or self.delay_steps < 0:
-            raise ValueError(f"sync: {self.fragments} fragments must be >= 1, {self.delay_steps} delay steps >= 0")
+        if self.fragments < 1 or self.delay_steps < 0 or self.warmup_steps < 0:
+            raise ValueError(
+                f"sync: {self.fragments} fragments must be >= 1, {self.delay_steps} delay steps and "
+                f"{self.warmup_steps} warmup steps >= 0"
+            )
 
 
 DILOCO = Rounds()

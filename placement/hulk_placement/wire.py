@@ -148,6 +148,7 @@ _ROUNDS = {
     "outerMomentum": "outer_momentum",
     "fragments": "fragments",
     "delaySteps": "delay_steps",
+    "warmupSteps": "warmup_steps",
 }
 
 

@@ -305,9 +305,15 @@ def test_shares_go_by_speed_where_the_program_is_known_to_weigh_them(
         (
             {
                 "mode": "local",
-                "local": {"outerLearningRate": "0.5", "outerMomentum": "0.8", "fragments": 4, "delaySteps": 3},
+                "local": {
+                    "outerLearningRate": "0.5",
+                    "outerMomentum": "0.8",
+                    "fragments": 4,
+                    "delaySteps": 3,
+                    "warmupSteps": 9,
+                },
             },
-            Sync(mode="local", rounds=Rounds(0.5, 0.8, 4, 3)),
+            Sync(mode="local", rounds=Rounds(0.5, 0.8, 4, 3, 9)),
         ),
         (
             {"mode": "wan", "compression": "int8", "onRegionLoss": "continue", "fixedShares": True},

@@ -234,7 +234,7 @@ def full_plan(problem: Problem, order: tuple[int, ...]) -> Plan | None:
 def test_every_plan_is_what_the_evaluator_says_and_fits_the_schema(data: st.DataObject) -> None:
     topology = data.draw(worlds.worlds(slots=True))
     mode = data.draw(st.sampled_from(["auto", "wan", "local"]))
-    asked = replace(data.draw(worlds.jobs(topology)), sync=Sync(mode, rounds=Rounds(0.5, 0.8, 4, 3)))
+    asked = replace(data.draw(worlds.jobs(topology)), sync=Sync(mode, rounds=Rounds(0.5, 0.8, 4, 3, 9)))
     for plan in solve([asked], [], topology).plans.values():
         assert plan.prediction == predict(plan, asked, topology)
         assert asked.min_workers <= len(plan.workers) <= asked.max_workers
@@ -243,7 +243,7 @@ def test_every_plan_is_what_the_evaluator_says_and_fits_the_schema(data: st.Data
         jsonschema.validate(document, SCHEMA)
         decoded, meta = wire.decode(wire.encode(plan, meta_of(asked)))
         assert json.loads(json.dumps(wire.document(decoded, meta))) == document
-        rounds = {"outerLearningRate": 0.5, "outerMomentum": 0.8, "fragments": 4, "delaySteps": 3}
+        rounds = {"outerLearningRate": 0.5, "outerMomentum": 0.8, "fragments": 4, "delaySteps": 3, "warmupSteps": 9}
         is_local = document.get("sync", {}).get("mode") == "local"
         assert rounds.items() <= document.get("sync", {}).items() or not is_local
         assert is_local == (mode == "local")

@@ -34,6 +34,25 @@ def train(model: torch.nn.Module, optimizer: torch.optim.Optimizer, step: int, r
     optimizer.step()
 
 
+def together(
+    models: Sequence[torch.nn.Module],
+    optimizers: Sequence[torch.optim.Optimizer],
+    weights: Sequence[float],
+    step: int,
+) -> None:
+    """One step of all with the mean of their gradients."""
+    for replica, model in enumerate(models):
+        model.zero_grad()
+        loss(model, step, replica).backward()
+    for same in zip(*(model.parameters() for model in models), strict=True):
+        with torch.no_grad():
+            mean = sum(one.grad * (weight / sum(weights)) for one, weight in zip(same, weights, strict=True))
+        for one in same:
+            one.grad.copy_(mean)
+    for optimizer in optimizers:
+        optimizer.step()
+
+
 def trained(
     weights: Sequence[float],
     num_steps: int,
@@ -45,6 +64,7 @@ def trained(
     make: Callable[[], torch.nn.Module] = network,
     inner: Callable[[torch.nn.Module], torch.optim.Optimizer] = adamw,
     outer: Callable[[list[torch.Tensor]], torch.optim.Optimizer] | None = None,
+    warmup: int = 0,
 ) -> torch.nn.Module:
     """The model that all replicas of these weights have after so many steps and a last outer step."""
     anchor = make()
@@ -76,12 +96,18 @@ def trained(
                 if name in fragments[number]:
                     own.mul_(kept).add_(named[name], alpha=1 - kept)
 
-    for now in range(1, num_steps + 1):
+    for now in range(1, warmup + 1):
+        together(models, optimizers, weights, now)
+    with torch.no_grad():
+        for name, one in models[0].named_parameters():
+            named[name].copy_(one)
+    for now in range(warmup + 1, num_steps + 1):
         for replica, (model, optimizer) in enumerate(zip(models, optimizers, strict=True)):
             step(model, optimizer, now, replica)
         with torch.no_grad():
             for number in range(len(fragments)):
-                if (now - (number + 1) * sync_every // len(fragments)) % sync_every == 0:
+                due = now - warmup - (number + 1) * sync_every // len(fragments)
+                if due >= 0 and due % sync_every == 0:
                     begin(number, now)
             while under_way and now - under_way[0][0] >= delay:
                 merge(mixing)

@@ -112,6 +112,54 @@ def streaming() -> None:
     same(model, reference.trained(weights, 20, 6, PARTS, 2, 0.5))
 
 
+def warmup() -> None:
+    """Seven steps of all with the mean gradient, then rounds; by DistributedDataParallel too, and gone on within."""
+    weights = [1.0 + rank for rank in range(dist.get_world_size())]
+    model = reference.network()
+    run(model, range(1, 21), weight=weights[dist.get_rank()], warmup=7, **STREAMING)
+    same(model, reference.trained(weights, 20, 6, PARTS, 2, 0.5, warmup=7))
+    equal = [1.0] * dist.get_world_size()
+    expected = reference.trained(equal, 20, 6, PARTS, 2, 0.5, warmup=7)
+    model = DistributedDataParallel(reference.network())
+    run(model, range(1, 21), warmup=7, **STREAMING)
+    same(model, expected)
+    model = reference.network()
+    optimizer = reference.adamw(model)
+    with hulk.DiLoCo(model, optimizer, warmup=7, **STREAMING) as diloco:
+        for step in range(1, 5):
+            reference.train(model, optimizer, step, dist.get_rank())
+        state = copy.deepcopy(diloco.state_dict())
+    again = reference.network()
+    after = reference.adamw(again)
+    after.load_state_dict(optimizer.state_dict())
+    diloco = hulk.DiLoCo(again, after, warmup=7, **STREAMING)
+    diloco.load_state_dict(state)
+    same(again, model, 0.0)
+    with diloco:
+        for step in range(5, 21):
+            reference.train(again, after, step, dist.get_rank())
+    same(again, expected)
+
+
+def warmup_by_a_closure() -> None:
+    """A parameter without a gradient on one replica has the other's share; a closure's gradients are summed too."""
+    model = torch.nn.ParameterList([torch.zeros(2), torch.zeros(2), torch.zeros(2)])
+    optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+    with hulk.DiLoCo(model, optimizer, sync_every=5, warmup=3):
+        for _ in range(2):
+
+            def closure() -> float:
+                optimizer.zero_grad()
+                model[0].grad = torch.full((2,), 1.0 + dist.get_rank())
+                if dist.get_rank():
+                    model[1].grad = torch.ones(2)
+                return 0.0
+
+            optimizer.step(closure)
+        assert model[2].grad is None
+    assert [one.tolist() for one in model] == [[-3.0, -3.0], [-1.0, -1.0], [0.0, 0.0]]
+
+
 def given_modules_and_optimizer() -> None:
     """Fragments by hand, and an outer optimizer of torch's."""
     model = reference.network()

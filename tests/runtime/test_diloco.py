@@ -23,7 +23,7 @@ def run(job: Any, document: dict[str, Any], *kinds: str) -> None:
 
 def test_two_replicas_are_what_the_papers_write_down(job, make_plan) -> None:
     run(job, make_plan((1, 1)), "plain", "first_ranks_start", "streaming", "given_modules_and_optimizer")
-    run(job, make_plan((1, 1)), "ddp", "loop_of_the_runtime")
+    run(job, make_plan((1, 1)), "ddp", "loop_of_the_runtime", "warmup", "warmup_by_a_closure")
 
 
 def test_models_and_optimizers_of_all_kinds(job, make_plan) -> None:
@@ -116,6 +116,7 @@ def test_all_begin_where_the_model_is_when_the_context_is_entered() -> None:
         ({"sync_every": 4, "delay": 4}, "delay 4 must be >= 0 and below sync_every, 4"),
         ({"mixing": 1.0}, "mixing 1.0 must be in"),
         ({"compression": "int2"}, "compression 'int2' must be one of none, bf16, int8, int4"),
+        ({"warmup": -1}, "warmup of -1 steps must be >= 0"),
         ({"weight": 0.0}, "weight 0.0 must be > 0"),
         ({"fragments": []}, "0 fragments"),
         ({"outer": lambda parameters: None}, "makes NoneType, not one of torch's optimizers"),

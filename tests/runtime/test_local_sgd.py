@@ -52,19 +52,35 @@ inner = [torch.optim.AdamW(model.parameters(), lr=0.01) for model in models]
 anchor = copy.deepcopy(models[0])
 lr, momentum = plan.sync.outer_learning_rate, plan.sync.outer_momentum
 outer = torch.optim.SGD(anchor.parameters(), lr=lr, momentum=momentum, nesterov=True)
-for step in range(1, 8):
-    _, report = stepper.together(step, stop=False, save=step == 3)
+warm = plan.sync.warmup_steps
+for step in range(1, warm + 1):
+    _, report = stepper.together(step, stop=False, save=False)
+    assert report.of_all
+    for model, share, start in zip(models, shares, starts):
+        model.zero_grad()
+        (loss_of(model, step, range(start, start + share)) * share / 6).backward()
+    for same in zip(*(model.parameters() for model in models)):
+        total = sum(p.grad for p in same)
+        for p in same:
+            p.grad.copy_(total)
+    for optimizer in inner:
+        optimizer.step()
+with torch.no_grad():
+    for target, p in zip(anchor.parameters(), models[0].parameters()):
+        target.copy_(p)
+for step in range(warm + 1, warm + 8):
+    _, report = stepper.together(step, stop=False, save=step == warm + 3)
     losses = []
     for model, optimizer, share, start in zip(models, inner, shares, starts):
         optimizer.zero_grad()
         losses.append(loss_of(model, step, range(start, start + share)))
         losses[-1].backward()
         optimizer.step()
-    ends = step in (3, 6, 7)
-    assert report.of_all == ends and report.save == (step == 3), report
+    ends = step - warm in (3, 6, 7)
+    assert report.of_all == ends and report.save == (step - warm == 3), report
     expected = sum(l * s / 6 for l, s in zip(losses, shares)) if ends else losses[rank]
     assert abs(report.loss - float(expected)) < 1e-5, (report.loss, expected)
-    if step in (3, 7):
+    if step - warm in (3, 7):
         for states in zip(*([o.state[p] for p in m.parameters()] for o, m in zip(inner, models))):
             for name in ("exp_avg", "exp_avg_sq"):
                 mean = sum(state[name] * s / 6 for state, s in zip(states, shares))
@@ -80,7 +96,7 @@ for step in range(1, 8):
                     p.copy_(target)
         for ours, theirs in zip(module.parameters(), anchor.parameters()):
             torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-6)
-    if step in (3, 7):
+    if step - warm in (3, 7):
         every = group.gather(torch.cat(stepper.vectors))
         assert torch.equal(every, every[:1].expand_as(every)), "what is saved is what every rank goes on with"
 print("as the paper has it")
@@ -89,10 +105,10 @@ dist.destroy_process_group()
 """
 
 
-@pytest.mark.parametrize("outer", [{}, {"outerLearningRate": 0.5, "outerMomentum": 0.6}], ids=["default", "of the job"])
+@pytest.mark.parametrize("outer", [{}, {"outerLearningRate": 0.5, "outerMomentum": 0.6, "warmupSteps": 4}])
 def test_it_is_what_the_paper_writes_down(job, make_plan, make_training, outer):
-    sync = {**local(3), **outer}
-    plan = make_plan((1, 1, 1), shares=[1, 2, 3], sync=sync, training=make_training(3, steps=7, microBatch=2))
+    training = make_training(3, steps=7 + outer.get("warmupSteps", 0), microBatch=2)
+    plan = make_plan((1, 1, 1), shares=[1, 2, 3], sync={**local(3), **outer}, training=training)
     for rank in job.run_ranks(plan, "-c", PROGRAM):
         assert "as the paper has it" in rank.output
 

@@ -20,7 +20,7 @@ from hulk_operator.api.base import (
     Seconds,
     Series,
 )
-from hulk_operator.api.model import Model, Training
+from hulk_operator.api.model import MAX_STEPS, Model, Training
 from hulk_operator.api.network_policy import NetworkPolicy
 from hulk_operator.api.placement import Placement
 from hulk_operator.api.rules import validated_by
@@ -142,6 +142,15 @@ class LocalSync(Resource):
             ge=0,
             le=100_000,
             description="Steps that training goes on while a fragment is summed, in scripts with hulk.DiLoCo.",
+        ),
+    ] = 0
+    warmup_steps: Annotated[
+        int,
+        Field(
+            ge=0,
+            le=MAX_STEPS,
+            description="First steps, in each of which gradients are summed: replicas part from a model that has begun "
+            "to learn.",
         ),
     ] = 0
 

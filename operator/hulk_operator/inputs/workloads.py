@@ -187,7 +187,11 @@ def to_sync(spec: HulkJobSpec) -> Sync:
         encryption=asked.encryption,
         inner_steps=local.inner_steps,
         rounds=Rounds(
-            float(local.outer_learning_rate), float(local.outer_momentum), local.fragments, local.delay_steps
+            float(local.outer_learning_rate),
+            float(local.outer_momentum),
+            local.fragments,
+            local.delay_steps,
+            local.warmup_steps,
         ),
     )
 

@@ -7,6 +7,7 @@ fragment       the parameters of one: where all replicas began, its outer gradie
 outer_step     Nesterov's momentum on a flat vector, or any of torch's optimizers
 replicas       which ranks hold the same parameters; what they agree on before they begin
 ddp_apart      what sums gradients over all replicas in every step does so inside a region meanwhile
+warmup         gradients of the first steps, summed in each of them
 sums           outer gradients over the replicas: exact, by planned flows, or as quantised payloads
 state          what a checkpoint holds
 """

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import torch
 import torch.distributed as dist
@@ -30,6 +30,7 @@ from hulk_runtime.diloco.outer_step import Factory, Outer
 from hulk_runtime.diloco.replicas import Introduction
 from hulk_runtime.diloco.settings import Job, Settings
 from hulk_runtime.diloco.sums import Sums, sums_of
+from hulk_runtime.diloco.warmup import Gradients
 
 _entered: Final["weakref.WeakSet[torch.optim.Optimizer]"] = weakref.WeakSet()
 
@@ -40,7 +41,8 @@ class DiLoCo:
     `fragments`: their number, or the modules that each is made of. `outer`: an `Outer`, or what makes one of torch's
     optimizers of a list of parameters. `mixing`: what part of a replica's own parameters is left by a merge; 0.5 with a
     delay, else 0. `compression`: none, bf16, int8 or int4, of outer gradients, with error feedback. `group`: the ranks
-    that hold the same parameters; absent: found. `weight`: what this replica counts, such as its sequences per step.
+    that hold the same parameters; absent: found. `warmup`: steps before the first round, in which gradients are summed.
+    `weight`: what this replica counts, such as its sequences per step.
     Raises ValueError, with the numbers, for what cannot be.
     """
 
@@ -56,12 +58,13 @@ class DiLoCo:
         outer: Outer | Factory | None = None,
         compression: str | None = None,
         group: "dist.ProcessGroup | DeviceMesh | None" = None,
+        warmup: int | None = None,
         weight: float = 1.0,
     ) -> None:
         if not 0 < weight < math.inf:
             raise ValueError(f"weight {weight} must be > 0")
         num_fragments = fragments if isinstance(fragments, int) or fragments is None else len(fragments)
-        self._settings = Settings.chosen(sync_every, num_fragments, delay, mixing, compression)
+        self._settings = Settings.chosen(sync_every, num_fragments, delay, mixing, compression, warmup)
         self._optimizer = trained.one_optimizer(inner_optimizer)
         self._model, self._given, self._weight = model, group, float(weight)
         self._outer = Job.here().outer if outer is None else outer
@@ -70,33 +73,29 @@ class DiLoCo:
         self._fragments = [Fragment({name: parameters[name] for name in names}, self._outer) for names in parts]
         self._num_trained = trained.count(self._optimizer)
         self._step = 0
-        self._has_begun = False
         self._share = 1.0
         self._group: dist.ProcessGroup | None = None
         self._sums: Sums | None = None
         self._apart: list[Apart] = []
-        self._hook: Any = None
+        self._hooks: list[Any] = []
 
     @property
     def step(self) -> int:
         """Inner steps so far."""
         return self._step
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> "DiLoCo":
         if self._optimizer in _entered:
             raise ValueError("the optimizer is in a DiLoCo context already")
         self._group = replicas.of_model(self._model, self._given)
         self._apart = ddp_apart.of_model(self._model, self._group)
         with torch.no_grad():
-            if not self._has_begun:
-                for fragment in self._fragments:
-                    fragment.begin_here()
+            self._follow()
             self._meet()
-            self._has_begun = True
             self._sums = sums_of(self._group, self._settings.compression)
-            self._hook = self._optimizer.register_step_post_hook(self._stepped)
+            self._hooks = [self._optimizer.register_step_post_hook(self._stepped)]
             _entered.add(self._optimizer)
-            self._keep_apart(True)
+            self._begin_warmup_or_rounds()
             try:
                 self._send_again()
             except BaseException:
@@ -118,7 +117,8 @@ class DiLoCo:
 
     def _leave(self, is_whole: bool) -> None:
         """What is under way is waited for by nobody; who enters again begins it again."""
-        self._hook.remove()
+        for hook in self._hooks:
+            hook.remove()
         _entered.discard(self._optimizer)
         self._keep_apart(False)
         assert self._sums is not None
@@ -131,6 +131,21 @@ class DiLoCo:
     def _keep_apart(self, on: bool) -> None:
         for wrapped in self._apart:
             wrapped.switch(on)
+
+    def _begin_warmup_or_rounds(self) -> None:
+        if self._step >= self._settings.warmup:
+            self._keep_apart(True)
+        elif not self._apart:
+            every = [one for fragment in self._fragments for one in fragment.parameters.values()]
+            gradients = Gradients(every, sums_of(self._group, "none"), self._share)
+            self._hooks.append(self._optimizer.register_step_pre_hook(gradients.before_step))
+
+    def _follow(self) -> None:
+        """As long as all replicas are the same, all begin where they are."""
+        if self._step <= self._settings.warmup:
+            for fragment in self._fragments:
+                fragment.begin_here()
+                fragment.begun = self._step
 
     def _send_again(self) -> None:
         for fragment in self._in_order():
@@ -166,6 +181,11 @@ class DiLoCo:
         """After each step of the inner optimizer."""
         self._step += 1
         with torch.no_grad():
+            if self._step == self._settings.warmup:
+                self._follow()
+                self._keep_apart(True)
+                while len(self._hooks) > 1:
+                    self._hooks.pop().remove()
             for number, fragment in enumerate(self._fragments):
                 if self._settings.begins(number, self._step):
                     self._begin(fragment)
@@ -202,6 +222,7 @@ class DiLoCo:
     def _come_together(self) -> None:
         """All that is under way is merged, and what was trained since then summed: replicas are the same."""
         with torch.no_grad():
+            self._follow()
             for fragment in self._in_order():
                 if fragment.under_way is not None:
                     self._merge(fragment, 0.0 if fragment.begun == self._step else self._settings.mixing)
@@ -213,6 +234,9 @@ class DiLoCo:
 
     def state_dict(self) -> dict[str, Any]:
         """What this replica needs to go on, beside the model and the inner optimizer; tensors are not copied."""
+        if self._sums is not None:
+            with torch.no_grad():
+                self._follow()
         return {"step": self._step, "fragments": [state.of_fragment(fragment) for fragment in self._fragments]}
 
     def load_state_dict(self, found: dict[str, Any], *, keep_model: bool = False) -> None:
@@ -229,4 +253,4 @@ class DiLoCo:
                 state.load(fragment, saved)
                 if not keep_model:
                     fragment.merge(0.0)
-        self._step, self._has_begun = found["step"], True
+        self._step = found["step"]

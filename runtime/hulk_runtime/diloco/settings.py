@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Final, Self
+from typing import Final
 
 from hulk_runtime.collective import planned_sums
 from hulk_runtime.collective.reduction.compression import CODECS
@@ -19,7 +19,8 @@ COMPRESSIONS: Final = ("none", *CODECS)
 class Settings:
     """`sync_every` optimizer steps are a round, in which each of `num_fragments` fragments comes together once.
 
-    Its sum may take `delay` steps. `mixing` is the part of a replica's own parameters that is left after that.
+    Its sum may take `delay` steps. `mixing` is the part of a replica's own parameters that is left after that. In the
+    first `warmup` steps gradients are summed in every step.
     """
 
     sync_every: int = SYNC_EVERY
@@ -27,6 +28,7 @@ class Settings:
     delay: int = 0
     mixing: float = 0.0
     compression: str = "none"
+    warmup: int = 0
 
     def __post_init__(self) -> None:
         if self.sync_every < 1:
@@ -37,6 +39,8 @@ class Settings:
             raise ValueError(f"delay {self.delay} must be >= 0 and below sync_every, {self.sync_every}")
         if not (math.isfinite(self.mixing) and 0 <= self.mixing < 1):
             raise ValueError(f"mixing {self.mixing} must be in [0, 1): of 1 replicas would never come together")
+        if self.warmup < 0:
+            raise ValueError(f"warmup of {self.warmup} steps must be >= 0")
         if self.compression not in COMPRESSIONS:
             raise ValueError(f"compression {self.compression!r} must be one of {', '.join(COMPRESSIONS)}")
 
@@ -48,7 +52,8 @@ class Settings:
         delay: int | None,
         mixing: float | None,
         compression: str | None,
-    ) -> Self:
+        warmup: int | None,
+    ) -> "Settings":
         """What is None is as the job says."""
         job = Job.here()
         late = job.delay if delay is None else delay
@@ -58,16 +63,17 @@ class Settings:
             late,
             (LATE_MIXING if late else 0.0) if mixing is None else mixing,
             job.compression if compression is None else compression,
+            job.warmup if warmup is None else warmup,
         )
 
     def begins(self, fragment: int, step: int) -> bool:
         """Whether a fragment's sum begins after a step, from 1.
 
         The fragments of a round begin at even distances, the last one at its end: of 3 in rounds of 9 steps fragment 0
-        after steps 3, 12, 21..., fragment 2 after 9, 18, 27...
+        after steps 3, 12, 21..., fragment 2 after 9, 18, 27..., all as much later as the warmup is long.
         """
-        offset = (fragment + 1) * self.sync_every // self.num_fragments
-        return (step - offset) % self.sync_every == 0
+        offset = self.warmup + (fragment + 1) * self.sync_every // self.num_fragments
+        return step > self.warmup and (step - offset) % self.sync_every == 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,22 +84,23 @@ class Job:
     num_fragments: int = 1
     delay: int = 0
     compression: str = "none"
+    warmup: int = 0
     outer: Outer = DILOCO
 
     @classmethod
-    def here(cls) -> Self:
+    def here(cls) -> "Job":
         """Of the plan that this process's environment names; in a run by hand DiLoCo's own."""
         plan = planned_sums.plan()
         return cls() if plan is None else cls.of(plan)
 
     @classmethod
-    def of(cls, plan: Plan) -> Self:
+    def of(cls, plan: Plan) -> "Job":
         """Of a plan; what it leaves open is DiLoCo's own."""
         compression = plan.collective.compression if plan.collective is not None else "none"
         if plan.sync is None or plan.sync.mode != "local":
             return cls(compression=compression)
         sync = plan.sync
-        return cls(sync.inner_steps, sync.fragments, sync.delay_steps, compression, outer_of(plan))
+        return cls(sync.inner_steps, sync.fragments, sync.delay_steps, compression, sync.warmup_steps, outer_of(plan))
 
 
 def outer_of(plan: Plan) -> Outer:

@@ -96,8 +96,8 @@ class Prediction:
 class Sync:
     """How often the replicas come together: `local` only every `inner_steps` steps, the others in every step.
 
-    The rest is of `local`: the outer step, and for scripts how many fragments come together in turn, merged how many
-    steps late.
+    The rest is of `local`: the outer step, for scripts how many fragments come together in turn, merged how many steps
+    late, and the first steps, which all take together.
     """
 
     mode: Literal["ring", "wan", "local"]
@@ -106,6 +106,7 @@ class Sync:
     outer_momentum: Annotated[float, Must("be >= 0 and < 1", lambda momentum: 0 <= momentum < 1)] = 0.9
     fragments: Positive = 1
     delay_steps: Natural = 0
+    warmup_steps: Natural = 0
 
     def __post_init__(self) -> None:
         if self.fragments > self.inner_steps or self.delay_steps >= self.inner_steps:

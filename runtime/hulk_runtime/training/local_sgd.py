@@ -28,12 +28,17 @@ from hulk_runtime.training.stepper import Stepper, Task, Timing
 
 
 class LocalStepper(Stepper):
-    """Inner steps, and outer ones after every `plan.inner_steps` of them and after the last."""
+    """Inner steps, and outer ones after every `plan.inner_steps` of them and after the last.
+
+    The first steps, `warmup_steps` of the plan, are those of every other stepper.
+    """
 
     def __init__(self, plan: Plan, group: Group, task: Task, metrics_port: int) -> None:
         assert plan.inner_steps is not None
         super().__init__(plan, group, task, metrics_port)
-        self._inner_steps = plan.inner_steps
+        assert plan.sync is not None
+        self._inner_steps, self._warmup = plan.inner_steps, plan.sync.warmup_steps
+        self._global_batch = plan.training.global_batch
         self._last_step = plan.training.steps
         outer = outer_of(plan)
         self._outer = Nesterov(self.flat.parameters_N, outer.momentum)
@@ -54,6 +59,8 @@ class LocalStepper(Stepper):
 
     def together(self, step: int, stop: bool, save: bool) -> tuple[Timing, StepReport]:
         """One inner step, and where it is a round's last the outer step. Raises PeerLostError at the anchor."""
+        if step <= self._warmup:
+            return self._of_all(step, stop, save)
         if self._at_anchor:
             self._anchor_N.copy_(self.flat.parameters_N)
             self._at_anchor = False
@@ -62,11 +69,18 @@ class LocalStepper(Stepper):
         computed = self._now()
         compute_s = computed - started
         mine = RankReport(step, compute_s, self._link, self._sum)
-        if step % self._inner_steps and step != self._last_step:
+        if (step - self._warmup) % self._inner_steps and step != self._last_step:
             return Timing(compute_s, compute_s, 0.0), StepReport(loss, False, (mine,), of_all=False)
         report = self._outer_step(step, self._tail.pack(loss * self._share, stop, mine, save))
         ended = self._now()
         return Timing(ended - started, compute_s, ended - computed), report
+
+    def _of_all(self, step: int, stop: bool, save: bool) -> tuple[Timing, StepReport]:
+        own, self._divisor = self._divisor, self._global_batch
+        try:
+            return super().together(step, stop, save)
+        finally:
+            self._divisor = own
 
     def _inner_step(self, step: int) -> float:
         """Mean loss of this rank's share. The loss scale, too, is each rank's own within a round."""
