@@ -13,7 +13,6 @@ import platform
 import shutil
 import subprocess
 import sys
-import tempfile
 import zipfile
 from pathlib import Path
 
@@ -44,8 +43,7 @@ def make(wheels: Path, runtime: Path, folder: Path) -> None:
     _unpack(runtime, folder)
     for described in folder.glob("*.dist-info"):
         described.rename(dependencies / described.name)
-    if (folder / START).exists():
-        shutil.copy(folder / START, folder)
+    shutil.copy(folder / START, folder)
 
 
 def _python(wheel: Path) -> int:

@@ -131,6 +131,7 @@ class Job:
     forks: ForkServerContext
     environment: dict[str, str] = field(default_factory=dict)
     processes: list[Process] = field(default_factory=list)
+    python: str = sys.executable
 
     def write_plan(self, document: Mapping[str, Any]) -> None:
         path = self.folder / f"plan-{document['attempt']}.json.gz"
@@ -156,7 +157,7 @@ class Job:
         log, variables = self._next(environment)
         with log.open("wb") as output:
             popen = subprocess.Popen(
-                [sys.executable, "-u", *arguments],
+                [self.python, "-u", *arguments],
                 env=variables,
                 stdout=output,
                 stderr=subprocess.STDOUT,

@@ -120,8 +120,8 @@ def build_wheels() -> Path:
                 requirements.write_text(lines)
                 options += ["--requirement", requirements]
             _run([*_pip(), "download", *options, "--dest", scratch / "wheels"])
-            requirements = shutil.copy(_INSTRUMENTATION_REQUIREMENTS, scratch / "requirements" / "instrumentation.txt")
-            _run([_pip()[0], INSTRUMENTATION, "download", requirements, scratch / "wheels"])
+            shutil.copy(_INSTRUMENTATION_REQUIREMENTS, scratch / "requirements" / "instrumentation.txt")
+            _run([_pip()[0], INSTRUMENTATION, "download", _INSTRUMENTATION_REQUIREMENTS, scratch / "wheels"])
             _publish(scratch, target)
     return target
 

@@ -14,6 +14,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
+from hulk_runtime import dependencies
 from hulk_runtime.errors import PlanError
 from hulk_runtime.plan.document import FULL, DocumentError, Must, Natural, Positive, read
 from hulk_runtime.plan.flows import CollectivePlan
@@ -224,8 +225,9 @@ class Plan:
 
 
 def runtime_version() -> str:
-    """Version of the installed distribution."""
-    return metadata.version("hulk-runtime")
+    """Version of the distribution: where an init container brought it, it is not listed among the image's own."""
+    beside = metadata.distributions(name="hulk-runtime", path=[str(dependencies.FOLDER)])
+    return next((found.version for found in beside), None) or metadata.version("hulk-runtime")
 
 
 def digest_of(body: Mapping[str, object]) -> str:

@@ -1,42 +1,38 @@
 """Ciphers and key derivation of the package cryptography: the program's own where it is recent, else Hulk's.
 
-Hulk's lies in the folder `hulk_dependencies` beside `hulk_runtime`, where an init container brought both into an image
-that has it not, or another one. It is imported for Hulk alone: the program goes on to find its own, or none.
+Hulk's is there where an init container brought it, and the program never finds that one.
 """
 
 from __future__ import annotations
 
 import importlib
-import sys
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from importlib import metadata
-from importlib.machinery import ModuleSpec, PathFinder
-from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
+from hulk_runtime import dependencies
+
 OLDEST: Final = 47
 """Of cryptography's releases: it encrypts into memory that is there."""
-FOLDER: Final = Path(__file__).resolve().parents[3] / "hulk_dependencies"
 _MODULES: Final = (
     "cryptography.exceptions",
     "cryptography.hazmat.primitives.ciphers.aead",
     "cryptography.hazmat.primitives.hashes",
     "cryptography.hazmat.primitives.kdf.hkdf",
 )
-_NAMES: Final = ("cryptography", "_cffi_backend")
-"""What the folder has, as it is imported."""
+_BROUGHT: Final = ("cryptography", "_cffi_backend")
 
 
 def _modules() -> list[ModuleType]:
     """Raises ImportError, which says what is missing."""
     if _is_recent():
         return [importlib.import_module(name) for name in _MODULES]
-    if not FOLDER.is_dir():
-        raise ImportError(f"cryptography of release {OLDEST} or later is missing, and there is no {FOLDER}")
-    with _ours_alone():
+    if not dependencies.FOLDER.is_dir():
+        raise ImportError(
+            f"cryptography of release {OLDEST} or later is missing, and there is no {dependencies.FOLDER}"
+        )
+    with dependencies.brought_alone(_BROUGHT):
         found = [importlib.import_module(name) for name in _MODULES]
         _use_once(found)
     return found
@@ -48,40 +44,6 @@ def _is_recent() -> bool:
         return int(metadata.version("cryptography").partition(".")[0]) >= OLDEST
     except (metadata.PackageNotFoundError, ValueError):
         return False
-
-
-@contextmanager
-def _ours_alone() -> Iterator[None]:
-    """This thread imports what the folder has; afterwards nothing shows that it did."""
-    finder = _Finder(threading.get_ident())
-    theirs = {name: sys.modules.pop(name) for name in _loaded()}
-    sys.meta_path.insert(0, finder)
-    try:
-        yield
-    finally:
-        sys.meta_path.remove(finder)
-        for name in _loaded():
-            del sys.modules[name]
-        sys.modules.update(theirs)
-
-
-def _loaded() -> list[str]:
-    return [name for name in list(sys.modules) if name.partition(".")[0] in _NAMES]
-
-
-class _Finder:
-    """Finds what the folder has, for one thread."""
-
-    def __init__(self, thread: int) -> None:
-        self._thread = thread
-
-    def find_spec(
-        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        """As importlib asks for a module; None: others are asked."""
-        if name not in _NAMES or threading.get_ident() != self._thread:
-            return None
-        return PathFinder.find_spec(name, [str(FOLDER)])
 
 
 def _use_once(modules: Sequence[ModuleType]) -> None:
