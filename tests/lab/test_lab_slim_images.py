@@ -19,6 +19,8 @@ from lab_jobs import PATIENCE_S, PYTHON, SYSTEM_NAMESPACE, Jobs, job, system_pod
 pytestmark = [pytest.mark.lab, pytest.mark.whole, pytest.mark.timeout(1800)]
 
 MAX_BYTES = {"operator": 250_000_000, "agent": 20_000_000}
+INSTRUMENTATION = "opt/hulk/instrumentation/"
+"""What is for workers, not for the agent."""
 NAME = "slim"
 HAS = "import importlib.util, sys; print(*[name for name in sys.argv[1:] if importlib.util.find_spec(name)])"
 
@@ -51,7 +53,7 @@ def files(image: Image) -> dict[str, int]:
 
 @pytest.mark.parametrize("target", list(MAX_BYTES))
 def test_what_needs_no_torch_is_small(built: dict[str, Image], target: str) -> None:
-    own = files(built[target])
+    own = {name: size for name, size in files(built[target]).items() if not name.startswith(INSTRUMENTATION)}
     assert sum(own.values()) <= MAX_BYTES[target]
     assert not [name for name in own if "/tests/" in name or "/torch/" in name or "/site-packages/pip/" in name]
 
@@ -62,6 +64,13 @@ def test_the_agent_has_no_planner_and_no_trainer(built: dict[str, Image]) -> Non
     }
     assert "hulk_runtime" in packages
     assert not packages & {"hulk_operator", "ortools", "kubernetes", "numpy", "fsspec", "cryptography"}
+
+
+def test_the_agent_brings_what_an_init_container_copies(built: dict[str, Image]) -> None:
+    brought = {name: size for name, size in files(built["agent"]).items() if name.startswith(INSTRUMENTATION)}
+    needed = ("sitecustomize.py", "hulk_runtime/collective/backend.py", "hulk_dependencies/cryptography/__init__.py")
+    assert {INSTRUMENTATION + name for name in needed} <= brought.keys()
+    assert sum(brought.values()) <= 20_000_000
 
 
 @pytest.fixture

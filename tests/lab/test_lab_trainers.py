@@ -30,6 +30,8 @@ PROGRAMS = {
     "plain": ((PYTHON, "/scripts/plain.py"), 1),
     "accelerate": ((PYTHON, "/scripts/accelerate_loop.py"), 1),
     "transformers": ((PYTHON, "/scripts/transformers_trainer.py"), 1),
+    "peft": ((PYTHON, "/scripts/peft_lora.py"), 1),
+    "fsdp-tensor": ((*TORCHRUN, "/scripts/fsdp_tensor.py"), 2),
 }
 """What starts it, and the accelerators of a worker; two workers each, in two regions."""
 SHORT = ("torchrun", "lightning")
