@@ -3,6 +3,7 @@
 Replicas differ within a round, as each has its own batches, and are the same at the end.
 """
 
+import os
 import sys
 from typing import Any
 
@@ -76,6 +77,7 @@ def by_lightning(seen: list[bool]) -> torch.nn.Module:
         def on_train_batch_end(self, *_: Any) -> None:
             seen.append(are_same(self))
 
+    os.environ["NODE_RANK"] = os.environ["RANK"]  # as in a pod
     trainer = lightning.Trainer(
         accelerator="cpu",
         devices=1,

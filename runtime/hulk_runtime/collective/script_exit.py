@@ -36,7 +36,7 @@ def end_with_its_code() -> None:
         usual(kind, error, trace)
         if isinstance(error, errors.HulkError):
             codes.append(errors.report(error))
-        elif isinstance(error, dist.DistError) or GLOO in str(error):
+        elif dist.is_initialized() and (isinstance(error, dist.DistError) or GLOO in str(error)):
             codes.append(errors.report(errors.PeerLostError(str(error).partition("\n")[0])))
 
     sys.excepthook = said
