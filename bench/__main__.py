@@ -11,6 +11,7 @@
     start        real pods: from a job to connected ranks; one worker that starts many ranks
     allreduce    Hulk's all-reduce over the emulated WAN beside gloo's, the physical bound and the prediction
     ddp          a step of torch's DDP over the emulated WAN, with gloo and with Hulk's all-reduce
+    trainers     a step of plain torch scripts, DDP and HSDP, over the emulated WAN: by gloo, and instrumented
     gil          whether the all-reduce's thread slows the backward pass, and at which rate Python is the limit
     convergence  what local SGD and compression do to the loss; ranks are threads of one process
     crossover    from which link speed on a synchronous step pays, local SGD below; predictions only, nothing measured
@@ -81,6 +82,7 @@ from bench.shapes import question as shapes
 from bench.sharp import question as sharp
 from bench.stages import question as stages
 from bench.step_model import question as step_model
+from bench.trainers import question as trainers
 
 
 def _deploy(num_runs: int) -> None:
@@ -101,6 +103,7 @@ QUESTIONS: dict[str, Callable[[bool], None]] = {
     "start": lambda short: starting.run(1 if short else 5),
     "allreduce": all_reduces.run,
     "ddp": all_reduces.run_ddp,
+    "trainers": trainers.run,
     "gil": gil.run,
     "convergence": convergence.run,
     "crossover": lambda short: crossover.run(factors=crossover.FACTORS[::2] if short else crossover.FACTORS),

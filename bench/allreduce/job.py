@@ -20,14 +20,10 @@ SEQUENCE_FLOPS = 1e9
 """Any figure: machines are said to be as fast as the step that was timed."""
 
 
-def planned(case: Case, num_bytes: int, compute_s: float) -> Plan:
-    """By Hulk's own all-reduce, ranks in the lab's order; `compute_s` of a step without any sum."""
-    regions = [name for name, count in zip(case.region_names, case.counts, strict=True) for _ in range(count)]
-    machines = tuple(
-        Machine(f"node-{rank}", region, flops_per_s=SEQUENCE_FLOPS / compute_s) for rank, region in enumerate(regions)
-    )
-    names = tuple(machine.name for machine in machines)
-    asked = Workload(
+def workload(case: Case, num_bytes: int) -> Workload:
+    """Equal DDP workers, one a node, by Hulk's own all-reduce."""
+    names = tuple(f"node-{rank}" for rank in range(case.num_nodes))
+    return Workload(
         "bench/ddp",
         Model.of_totals(num_bytes // 4, SEQUENCE_FLOPS, 0),
         global_batch=len(names),
@@ -37,8 +33,16 @@ def planned(case: Case, num_bytes: int, compute_s: float) -> Plan:
         pins=names,
         sync=Sync("wan"),
     )
-    topology = Topology(machines, region_links=links(case))
-    return solve([asked], [], topology).plans[asked.key]
+
+
+def planned(case: Case, num_bytes: int, compute_s: float) -> Plan:
+    """By Hulk's own all-reduce, ranks in the lab's order; `compute_s` of a step without any sum."""
+    regions = [name for name, count in zip(case.region_names, case.counts, strict=True) for _ in range(count)]
+    machines = tuple(
+        Machine(f"node-{rank}", region, flops_per_s=SEQUENCE_FLOPS / compute_s) for rank, region in enumerate(regions)
+    )
+    asked = workload(case, num_bytes)
+    return solve([asked], [], Topology(machines, region_links=links(case))).plans[asked.key]
 
 
 def links(case: Case) -> dict[tuple[str, str], Link]:

@@ -26,6 +26,8 @@ from hulk_runtime.collective.reduction.vector import DTYPES
 from hulk_runtime.collective.staging import AllReduce
 
 NAME: Final = "hulk"
+SMALL_BYTES: Final = 1 << 16
+"""Counts and norms that torch sums in any case are not worth a word."""
 
 
 class PlannedGroup(ProcessGroup):
@@ -63,10 +65,12 @@ class PlannedGroup(ProcessGroup):
         is_sum = operation == ReduceOp.SUM or operation == ReduceOp.AVG  # `in` compares the other way
         if not is_sum or not planned_sums.is_planned():
             return None
+        num_bytes = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
         if why := _why_not_planned(tensors):
-            say_by_torch(why)
+            if num_bytes > SMALL_BYTES:
+                say_by_torch(why)
             return None
-        if not any(tensor.numel() for tensor in tensors):
+        if not num_bytes:
             return None
         return planned_sums.between_regions_of(None if self is dist.group.WORLD else self)
 
@@ -163,6 +167,8 @@ def _why_not_planned(tensors: Sequence[torch.Tensor]) -> str:
         return "some are sparse"
     if first.dtype not in DTYPES:
         return f"some are {str(first.dtype).removeprefix('torch.')}"
+    if first.device.type != ("cuda" if torch.cuda.is_available() else "cpu"):
+        return f"some are on {first.device}"
     if any(tensor.dtype is not first.dtype or tensor.device != first.device for tensor in tensors):
         return "some are of several types, or on several devices"
     return ""
