@@ -14,33 +14,33 @@ from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_
 from torch.nn.parallel import DistributedDataParallel
 
 from hulk_runtime.collective import planned_sums
+from hulk_runtime.collective.gradient_sums import all_reduce_hook
 from hulk_runtime.diloco.replicas import new_group
 
 
 class Apart:
-    """One model's hook. `inside`: the ranks of this region, None where this is the only one."""
+    """One model's hook, from the first time on that its replicas part."""
 
     def __init__(self, ddp: DistributedDataParallel) -> None:
         self._group: dist.ProcessGroup = ddp.process_group
-        ranks = dist.get_process_group_ranks(self._group)
-        here = _of_this_region(ranks)
-        self._inside = new_group(here) if len(here) > 1 else None
         self._ddp = weakref.ref(ddp)
         self._broadcasts_buffers = bool(ddp.broadcast_buffers)
-        self._is_on = False
-        try:
-            ddp.register_comm_hook(self, mean)
-        except RuntimeError as error:
-            raise ValueError(
-                f"DistributedDataParallel sums gradients of ranks {ranks} in every step by a hook of the script's own: "
-                f"give it process_group, of ranks in one region or of rank {dist.get_rank()} alone"
-            ) from error
+        self._is_registered = self._is_on = False
+        self._inside: dist.ProcessGroup | None = None
+        """The ranks of this region; None where this is the only one."""
 
     def switch(self, on: bool) -> None:
         """Buffers, too, are those of each replica meanwhile."""
+        ddp = self._ddp()
+        if ddp is None or on == self._is_on:
+            return
+        if not self._is_registered:
+            here = _of_this_region(dist.get_process_group_ranks(self._group))
+            self._inside = new_group(here) if len(here) > 1 else None
+            ddp.register_comm_hook(self, mean)
+            self._is_registered = True
         self._is_on = on
-        if (ddp := self._ddp()) is not None:
-            ddp.broadcast_buffers = not on and self._broadcasts_buffers
+        ddp.broadcast_buffers = not on and self._broadcasts_buffers
 
     def mean(self, bucket: Any) -> torch.futures.Future[torch.Tensor]:
         """Over the region, or over all."""
@@ -70,7 +70,19 @@ def of_model(model: torch.nn.Module, replicas: dist.ProcessGroup | None) -> list
     others = set(dist.get_process_group_ranks(replicas)) - {dist.get_rank()}
     wrapped: list[Any] = [module for module in model.modules() if isinstance(module, DistributedDataParallel)]
     summed = [ddp for ddp in wrapped if others <= set(dist.get_process_group_ranks(ddp.process_group))]
+    for ddp in summed:
+        _refuse_hooks(ddp)
     return [_hooks[ddp] if ddp in _hooks else _hooks.setdefault(ddp, Apart(ddp)) for ddp in summed]
+
+
+def _refuse_hooks(ddp: Any) -> None:
+    """Torch takes one of a script's, and none after it."""
+    if any(hook not in (mean, all_reduce_hook) for hook, _ in ddp._comm_hooks):
+        ranks = dist.get_process_group_ranks(ddp.process_group)
+        raise ValueError(
+            f"DistributedDataParallel sums gradients of ranks {ranks} in every step by a hook of the script's own: "
+            f"give it process_group, of ranks in one region or of rank {dist.get_rank()} alone"
+        )
 
 
 def _of_this_region(ranks: list[int]) -> list[int]:

@@ -192,6 +192,11 @@ class Plan:
         """Steps from one coming together of the replicas to the next, in local SGD; None when every step is one."""
         return self.sync.inner_steps if self.sync and self.sync.mode == "local" else None
 
+    @property
+    def warmup_steps(self) -> int:
+        """First steps of local SGD, which all replicas take together."""
+        return self.sync.warmup_steps if self.sync and self.sync.mode == "local" else 0
+
     def collective_plan(self) -> CollectivePlan | None:
         """The all-reduce between regions; None where gloo's or NCCL's own is planned."""
         if self.algorithm != "wan" or self.collective is None:

@@ -36,8 +36,7 @@ class LocalStepper(Stepper):
     def __init__(self, plan: Plan, group: Group, task: Task, metrics_port: int) -> None:
         assert plan.inner_steps is not None
         super().__init__(plan, group, task, metrics_port)
-        assert plan.sync is not None
-        self._inner_steps, self._warmup = plan.inner_steps, plan.sync.warmup_steps
+        self._inner_steps, self._warmup = plan.inner_steps, plan.warmup_steps
         self._global_batch = plan.training.global_batch
         self._last_step = plan.training.steps
         outer = outer_of(plan)

@@ -54,12 +54,18 @@ def own_step(registry: CollectorRegistry, attempt: int) -> Gauge:
 class JobMetrics:
     """The view of the whole job, by the lowest rank that takes part.
 
-    `nodes` is the node of each rank, `inner_steps` a round of local SGD.
+    `nodes` is the node of each rank, `inner_steps` a round of local SGD, which begins after `warmup_steps`.
     """
 
-    def __init__(self, registry: CollectorRegistry, nodes: Sequence[str], inner_steps: int | None = None) -> None:
+    def __init__(
+        self,
+        registry: CollectorRegistry,
+        nodes: Sequence[str],
+        inner_steps: int | None = None,
+        warmup_steps: int = 0,
+    ) -> None:
         self._nodes = nodes
-        self._inner_steps = inner_steps
+        self._inner_steps, self._warmup_steps = inner_steps, warmup_steps
         self._recent: list[float] = []
         self._sent_bytes = 0
 
@@ -113,7 +119,8 @@ class JobMetrics:
     def set_step(self, step: int, step_s: float, sent_bytes: int, report: StepReport) -> None:
         """One completed step. `sent_bytes` counts from the start."""
         self._step.set(step)
-        self._set_seconds(step_s)
+        if step > self._warmup_steps:
+            self._set_seconds(step_s)
         self._seconds_last.set(step_s)
         self._loss.set(report.loss)
         self._sent.inc(sent_bytes - self._sent_bytes)
@@ -136,7 +143,7 @@ class JobMetrics:
         self._refused.set(num)
 
     def _set_seconds(self, step_s: float) -> None:
-        """Of any as many steps as a round has, one is an outer one."""
+        """Of any as many steps as a round has, one is an outer one; no plan predicts those before the first round."""
         self._recent = [*self._recent, step_s][-(self._inner_steps or WINDOW_STEPS) :]
         if not self._inner_steps:
             self._seconds.set(median(self._recent))

@@ -35,7 +35,7 @@ class Rank0Reporter:
 
     def __init__(self, environment: Environment, plan: Plan, registry: CollectorRegistry, group: Group) -> None:
         self._plan = plan
-        self._metrics = JobMetrics(registry, plan.nodes_by_rank(), plan.inner_steps)
+        self._metrics = JobMetrics(registry, plan.nodes_by_rank(), plan.inner_steps, plan.warmup_steps)
         all_reduce = "wan" if group.wan else "ring"
         self._sums = f"backend={group.backend} all_reduce={all_reduce}"
         self._metrics.set_info(environment.attempt, group.backend, all_reduce)
