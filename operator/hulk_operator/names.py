@@ -142,7 +142,8 @@ ENV_CHECKPOINT_EVERY_STEPS: Final = "HULK_CHECKPOINT_EVERY_STEPS"
 ENV_CHECKPOINT_KEEP: Final = "HULK_CHECKPOINT_KEEP"
 ENV_CHECKPOINT_STEP: Final = "HULK_CHECKPOINT_STEP"  # the last one that the operator knows to be committed
 ENV_CHECKPOINT_TRUST_STORE: Final = "HULK_CHECKPOINT_TRUST_STORE"  # 1 = also of what the job has not signed
-ENV_INSTRUMENTATION: Final = "HULK_INSTRUMENTATION"  # auto; absent: none
+ENV_INSTRUMENTATION: Final = "HULK_INSTRUMENTATION"  # absent: none
+INSTRUMENTATION_AUTO: Final = "auto"
 ENV_PYTHON_PATH: Final = "PYTHONPATH"  # Hulk's folder goes before the user's
 ENV_TEMPLATE_PYTHON_PATH: Final = "HULK_TEMPLATE_PYTHONPATH"  # the user's, where it is no plain value
 # Set by Hulk alone: a template that sets one of these in its first container is refused.

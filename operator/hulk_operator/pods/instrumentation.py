@@ -22,7 +22,6 @@ from hulk_operator.cluster import Object
 from hulk_operator.inputs.instrumentation import is_launched, is_wanted
 from hulk_operator.inputs.workloads import to_sync
 
-_AUTO: Final = "auto"
 _COUNTED: Final = ("cpu", "memory", "ephemeral-storage")
 _SECURITY: Final = {
     "allowPrivilegeEscalation": False,
@@ -57,7 +56,9 @@ def may_be_instrumented(job: HulkJob) -> bool:
 
 def launcher_environment(job: HulkJob) -> dict[str, str]:
     """What tells hulk-launch to bring the all-reduce in, whichever plan its pod may see."""
-    return {names.ENV_INSTRUMENTATION: _AUTO} if is_wanted(job.spec) and is_launched(job.spec) else {}
+    return (
+        {names.ENV_INSTRUMENTATION: names.INSTRUMENTATION_AUTO} if is_wanted(job.spec) and is_launched(job.spec) else {}
+    )
 
 
 def instrumented(spec: Object, source: Instrumentation) -> Object:
@@ -105,7 +106,7 @@ def _resources(worker: dict[str, Any]) -> dict[str, Any]:
 
 def _environment(env: list[Object]) -> list[Object]:
     """The worker's own, in which PYTHONPATH begins with Hulk's folder."""
-    found: list[Object] = [{"name": names.ENV_INSTRUMENTATION, "value": _AUTO}]
+    found: list[Object] = [{"name": names.ENV_INSTRUMENTATION, "value": names.INSTRUMENTATION_AUTO}]
     is_set = False
     for entry in env:
         is_set |= entry["name"] == names.ENV_PYTHON_PATH
