@@ -14,7 +14,8 @@ import pytest
 from depth import WHOLE
 from hulk_lab import up
 from hulk_lab.builds import images, python
-from lab_jobs import Jobs, Object, job, nodes
+from hulk_lab.processes import wait_until
+from lab_jobs import ENDLESS, PATIENCE_S, Jobs, Object, job, nodes
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(1200)]
 
@@ -36,13 +37,19 @@ PROGRAMS = {
 """What starts it, and the accelerators of a worker; two workers each, in two regions."""
 SHORT = ("torchrun", "lightning")
 """The two that went wrong silently; the others with `make test-all`."""
-RING = "ring"
-"""The program `plain`, left alone."""
+RING, KILLED = "ring", "killed"
+"""The program `plain`, left alone; and one of whose ranks dies, started by torchrun."""
+KILL = """
+import os, pathlib, signal
+for place in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
+    if b"plain.py" in place.read_bytes() and place.parent.name != "1":
+        os.kill(int(place.parent.name), signal.SIGKILL)
+"""
 
 
 def manifest(name: str, packages: Path, places: list[str]) -> Object:
     """Nothing but a program, and where its workers are to be."""
-    command, accelerators = PROGRAMS["plain" if name == RING else name]
+    command, accelerators = PROGRAMS[{RING: "plain", KILLED: "torchrun"}.get(name, name)]
     made = job(name, (2, 2), command=command, placement={"workerNodes": places}, runPolicy={"backoffLimit": 0})
     made["spec"]["workers"]["acceleratorsPerWorker"] = accelerators
     del made["spec"]["model"], made["spec"]["training"]
@@ -61,6 +68,8 @@ def manifest(name: str, packages: Path, places: list[str]) -> Object:
             {"name": "packages", "mountPath": "/packages", "readOnly": True},
         ],
     }
+    if name == KILLED:
+        spec["containers"][0]["env"].append({"name": "STEPS", "value": str(ENDLESS)})
     return made
 
 
@@ -74,7 +83,7 @@ def submitted(jobs: Jobs) -> Iterator[None]:
     before = images.chosen(jobs.lab.state)
     up.load_images(jobs.lab, (*before, images.base()))
     packages, places = python.build_trainers(), [node.name for node in jobs.lab.nodes[:2]]
-    for name in (*PROGRAMS, RING) if WHOLE else (*SHORT, RING):
+    for name in (*(PROGRAMS if WHOLE else SHORT), RING, KILLED):
         jobs.submit(manifest(name, packages, places))
     yield
     images.choose(jobs.lab.state, before)
@@ -110,3 +119,15 @@ def test_a_program_that_is_left_alone_trains_by_torchs_ring(jobs: Jobs) -> None:
     assert jobs.plan(RING)["algorithm"] == "ring"
     assert not BROUGHT.search(jobs.log(f"{RING}-1-0"))
     assert not any("initContainers" in pod["spec"] for pod in jobs.pods(RING))
+
+
+@pytest.mark.usefixtures("submitted")
+def test_a_rank_that_dies_is_the_failure_and_the_others_have_only_lost_it(jobs: Jobs) -> None:
+    first, second = f"{KILLED}-1-0", f"{KILLED}-1-1"
+    wait_until(lambda: BROUGHT.search(jobs.log(first)), "the group", timeout_s=PATIENCE_S, interval_s=0.5)
+    jobs.lab.kube.kubectl("exec", second, "-n", jobs.namespace, "-c", "worker", "--", "python3", "-c", KILL)
+    status = jobs.wait_phase(KILLED, "Failed")
+    assert (status["lastFailure"]["pod"], status["lastFailure"]["exitCode"]) == (second, 1)
+    (worker,) = jobs.pods(KILLED)[0]["status"]["containerStatuses"]
+    assert worker["state"]["terminated"]["exitCode"] == 69
+    assert "RankLostError" in jobs.log(first)

@@ -20,7 +20,7 @@ _LAUNCHER: Final = re.compile(rf"(?:^|[\s/;&(]){names.LAUNCHER}(?:\s|$)")
 
 def is_wanted(spec: HulkJobSpec) -> bool:
     """Whether Hulk is to bring its all-reduce into the program."""
-    return spec.instrumentation == "auto" and not is_own_program(spec)
+    return spec.instrumentation == names.INSTRUMENTATION_AUTO and not is_own_program(spec)
 
 
 def is_own_program(spec: HulkJobSpec) -> bool:
@@ -35,4 +35,4 @@ def is_launched(spec: HulkJobSpec) -> bool:
 
 def can_sum_between_regions(spec: HulkJobSpec) -> bool:
     """Whether the program can make the plan's sums without an import of its own."""
-    return spec.instrumentation == "auto" or is_own_program(spec)
+    return spec.instrumentation == names.INSTRUMENTATION_AUTO or is_own_program(spec)

@@ -1,5 +1,6 @@
 """torch alone: what torchrun, or nothing, starts."""
 
+import os
 import socket
 
 import torch
@@ -9,7 +10,7 @@ dist.init_process_group("gloo")
 model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(8, 8))
 optimizer = torch.optim.SGD(model.parameters(), 0.1)
 torch.manual_seed(dist.get_rank())  # other data, the same model
-for _ in range(4):
+for _ in range(int(os.environ.get("STEPS", "4"))):
     optimizer.zero_grad()
     model(torch.randn(4, 8)).square().mean().backward()
     optimizer.step()
