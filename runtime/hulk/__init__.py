@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from hulk_runtime.diloco.outer_step import Outer
     from hulk_runtime.job.step_record import report
 
-__all__ = ["DiLoCo", "Outer", "report"]
+    from hulk import hf, lightning
+
+__all__ = ["DiLoCo", "Outer", "hf", "lightning", "report"]
 
 _MODULES: Final = {
     "DiLoCo": "hulk_runtime.diloco.context",
@@ -22,7 +24,12 @@ _MODULES: Final = {
 }
 
 
+_TRAINERS: Final = ("hf", "lightning")
+
+
 def __getattr__(name: str) -> Any:
+    if name in _TRAINERS:
+        return importlib.import_module(f"hulk.{name}")
     if name not in _MODULES:
         raise AttributeError(f"module 'hulk' has no attribute {name!r}")
     found = globals()[name] = getattr(importlib.import_module(_MODULES[name]), name)
