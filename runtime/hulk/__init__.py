@@ -3,6 +3,8 @@
 hulk.report     tell the step and the loss to whoever watches the job
 hulk.DiLoCo     replicas train apart and come together once a round
 hulk.Outer      DiLoCo's outer learning rate and momentum
+hulk.hf         DiLoCo in the Trainer of Hugging Face's transformers
+hulk.lightning  DiLoCo in PyTorch Lightning's Trainer
 """
 
 import importlib
@@ -13,18 +15,15 @@ if TYPE_CHECKING:
     from hulk_runtime.diloco.outer_step import Outer
     from hulk_runtime.job.step_record import report
 
-    from hulk import hf, lightning
-
-__all__ = ["DiLoCo", "Outer", "hf", "lightning", "report"]
+__all__ = ["DiLoCo", "Outer", "report"]
 
 _MODULES: Final = {
     "DiLoCo": "hulk_runtime.diloco.context",
     "Outer": "hulk_runtime.diloco.outer_step",
     "report": "hulk_runtime.job.step_record",
 }
-
-
 _TRAINERS: Final = ("hf", "lightning")
+"""Modules that import other projects, so that `from hulk import *` leaves them out."""
 
 
 def __getattr__(name: str) -> Any:
@@ -37,4 +36,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return __all__
+    return [*__all__, *_TRAINERS]
