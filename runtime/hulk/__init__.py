@@ -4,6 +4,8 @@ hulk.report         tell the step and the loss to whoever watches the job
 hulk.device_mesh    the plan as torch's DeviceMesh
 hulk.DiLoCo         replicas train apart and come together once a round
 hulk.Outer          DiLoCo's outer learning rate and momentum
+hulk.hf             DiLoCo in the Trainer of Hugging Face's transformers
+hulk.lightning      DiLoCo in PyTorch Lightning's Trainer
 """
 
 import importlib
@@ -23,9 +25,13 @@ _MODULES: Final = {
     "device_mesh": "hulk_runtime.collective.device_mesh",
     "report": "hulk_runtime.job.step_record",
 }
+_TRAINERS: Final = ("hf", "lightning")
+"""Modules that import other projects, so that `from hulk import *` leaves them out."""
 
 
 def __getattr__(name: str) -> Any:
+    if name in _TRAINERS:
+        return importlib.import_module(f"hulk.{name}")
     if name not in _MODULES:
         raise AttributeError(f"module 'hulk' has no attribute {name!r}")
     found = globals()[name] = getattr(importlib.import_module(_MODULES[name]), name)
@@ -33,4 +39,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return __all__
+    return [*__all__, *_TRAINERS]

@@ -25,7 +25,8 @@ def loss(model: torch.nn.Module, step: int, replica: int) -> torch.Tensor:
     generator = torch.Generator().manual_seed(1000 * step + replica)
     x = torch.randn(8, 5, generator=generator, dtype=torch.float64)
     y = torch.randn(8, 3, generator=generator, dtype=torch.float64)
-    return torch.nn.functional.mse_loss(model(x), y)
+    kind = next(model.parameters()).dtype
+    return torch.nn.functional.mse_loss(model(x.to(kind)), y.to(kind))
 
 
 def train(model: torch.nn.Module, optimizer: torch.optim.Optimizer, step: int, replica: int) -> None:

@@ -17,6 +17,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from hulk_runtime.collective import planned_sums
+from hulk_runtime.collective.ddp import DistributedDataParallel as PlannedDDP
 from hulk_runtime.collective.process_group import Group
 from hulk_runtime.collective.reduction.compression import CODECS
 from hulk_runtime.diloco.sums import Feedback, Quantised
@@ -197,20 +198,11 @@ def sharded_planned() -> None:
     def make() -> torch.nn.Module:
         return reference.network().float()
 
-    def step(net: torch.nn.Module, optimizer: torch.optim.Optimizer, number: int, replica: int) -> None:
-        optimizer.zero_grad()
-        generator = torch.Generator().manual_seed(1000 * number + replica)
-        net(torch.randn(8, 5, generator=generator)).square().mean().backward()
-        optimizer.step()
-
     meshes = init_device_mesh("cpu", (2, 2), mesh_dim_names=("replica", "shard"))
     model = fully_shard(make(), mesh=meshes["shard"])
-    optimizer = reference.adamw(model)
-    with hulk.DiLoCo(model, optimizer, **STREAMING):
-        for number in range(1, 14):
-            step(model, optimizer, number, dist.get_rank() // 2)
+    run(model, range(1, 14), dist.get_rank() // 2, **STREAMING)
     assert planned_sums.between_regions_of.cache_info().currsize == 1
-    same(model, reference.trained([1.0, 1.0], 13, 6, PARTS, 2, 0.5, step=step, make=make), 2e-5)
+    same(model, reference.trained([1.0, 1.0], 13, 6, PARTS, 2, 0.5, make=make), 2e-5)
 
 
 def sharded_state() -> None:
@@ -487,26 +479,26 @@ def planned() -> None:
     def make() -> torch.nn.Module:
         return reference.network().float()
 
-    def step(model: torch.nn.Module, optimizer: torch.optim.Optimizer, number: int, replica: int) -> None:
-        optimizer.zero_grad()
-        generator = torch.Generator().manual_seed(1000 * number + replica)
-        model(torch.randn(8, 5, generator=generator)).square().mean().backward()
-        optimizer.step()
-
-    expected = reference.trained([1.0, 1.0], 18, 6, PARTS, 2, 0.5, step=step, make=make)
+    expected = reference.trained([1.0, 1.0], 18, 6, PARTS, 2, 0.5, make=make)
     off = {}
     for compression in (None, "none", "int4"):
         model = make()
-        optimizer = reference.adamw(model)
         before = len(planned_sums.between_regions().collective.reports())
-        with hulk.DiLoCo(model, optimizer, compression=compression, **STREAMING):
-            for number in range(1, 19):
-                step(model, optimizer, number, dist.get_rank())
+        run(model, range(1, 19), compression=compression, **STREAMING)
         found = len(planned_sums.between_regions().collective.reports()) - before
         assert found == (0 if compression == "int4" else 11), "three rounds of three, and two at the end"
         equal_everywhere(vector(model))
         off[compression] = float((vector(model) - vector(expected)).norm() / vector(expected).norm())
     assert off["none"] < 1e-6 < off[None] < off["int4"] < 0.05, off
+
+
+def planned_ddp() -> None:
+    """The first steps by the planned class as ever, then apart."""
+    model = PlannedDDP(reference.network().float())
+    run(model, range(1, 21), warmup=7, compression="none", **STREAMING)
+    expected = reference.trained([1.0, 1.0], 20, 6, PARTS, 2, 0.5, make=lambda: reference.network().float(), warmup=7)
+    same(model, expected, 1e-4)
+    assert len(planned_sums.between_regions().collective.reports()) > 7
 
 
 def of_the_job() -> None:

@@ -49,7 +49,6 @@ class Data(torch.utils.data.Dataset):
 
 def hf(folder: str) -> torch.Tensor:
     """Then it resumes from its checkpoint of step 4."""
-    from hulk.hf import DiLoCoCallback
     from transformers import Trainer, TrainingArguments
 
     class Model(torch.nn.Module):
@@ -81,7 +80,7 @@ def hf(folder: str) -> torch.Tensor:
         model = Model()
         trainer = Trainer(model=model, args=arguments, train_dataset=Data())
 
-        class Watched(DiLoCoCallback):
+        class Watched(hulk.hf.DiLoCoCallback):
             def on_train_begin(self, *arguments: Any, **named: Any) -> None:
                 super().on_train_begin(*arguments, **named)
                 if resume:

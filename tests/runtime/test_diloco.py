@@ -54,6 +54,7 @@ def test_trainers_wrap_models_over_all_ranks(job, make_plan) -> None:
 
 def test_sums_go_over_planned_flows_compressed_as_planned(job, make_plan) -> None:
     run(job, make_plan((1, 1), **wan(2, classes=TWO, compression="int8")), "planned")
+    run(job, make_plan((1, 1), **wan(2, classes=TWO)), "planned_ddp")
 
 
 def test_without_arguments_it_is_as_the_job_says(job, make_plan) -> None:

@@ -21,6 +21,8 @@ from torch.nn.parameter import is_lazy
 
 from hulk_runtime.collective import planned_sums
 from hulk_runtime.collective.gradient_sums import GradientSums, all_reduce_hook, say_by_torch
+from hulk_runtime.errors import ConfigurationError
+from hulk_runtime.plan import wire
 
 MIB = 1 << 20
 
@@ -43,7 +45,19 @@ class DistributedDataParallel(TorchDDP):
         ):
             kwargs["bucket_cap_mb"] = bucket_mib(_gradient_bytes(module), plan.num_buckets)
         super().__init__(module, *args, **kwargs)
+        if plan is not None:
+            self._require_whole(plan)
         self._sum_as_planned()
+
+    def _require_whole(self, plan: wire.Plan) -> None:
+        """The plan must have room for a whole model on each rank. Raises ConfigurationError."""
+        layout = plan.layout
+        if layout.shard > 1 and dist.get_world_size(self.process_group) > layout.data:
+            raise ConfigurationError(
+                f"the plan divides each of {layout.data} models among {layout.shard} shards, and "
+                f"DistributedDataParallel holds whole ones on all {plan.num_ranks} ranks: shard the model "
+                f"(fully_shard over hulk.device_mesh()), or set parallelism.shard: 1"
+            )
 
     def _sum_as_planned(self) -> None:
         if planned_sums.plan() is None:
