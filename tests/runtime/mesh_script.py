@@ -6,6 +6,7 @@ import torch
 import torch.distributed as dist
 from hulk_runtime import errors
 from hulk_runtime.collective import backend, planned_sums  # noqa: F401  # registers `hulk`
+from hulk_runtime.collective.ddp import DistributedDataParallel
 from hulk_runtime.collective.device_mesh import device_mesh
 from torch.distributed.fsdp import fully_shard
 
@@ -46,6 +47,8 @@ def main(kind: str, name: str = "gloo") -> None:
     dist.init_process_group(name)
     if kind == "another":
         device_mesh(dp_shard=8)
+    if kind == "ddp":
+        DistributedDataParallel(torch.nn.Linear(4, 4))
     (hsdp if kind == "hsdp" else train)()
     dist.destroy_process_group()
 
