@@ -3,9 +3,12 @@
     trainer.add_callback(hulk.hf.DiLoCoCallback(trainer, sync_every=50))
 
 Each checkpoint of the Trainer gets a file for each rank, with which training resumes from the last outer step.
+Replicas come together when the Trainer stops, before it saves its last checkpoint or loads its best one.
 """
 
+import functools
 import os
+import sys
 from typing import Any
 
 import torch
@@ -20,33 +23,83 @@ class DiLoCoCallback(TrainerCallback):  # type: ignore[misc]  # transformers is 
     """Replicas train apart while the Trainer trains; `settings` are those of `hulk.DiLoCo`."""
 
     def __init__(self, trainer: Trainer, **settings: Any) -> None:
+        trainer.remove_callback(DiLoCoCallback)  # the one that Hulk gave it by itself
         self._trainer, self._settings = trainer, settings
+        self._resumed: Any = None
+        self._is_apart = False
         self.diloco: DiLoCo | None = None
+        self._watch_resumption()
 
     def on_train_begin(self, args: Any, state: Any, control: Any, optimizer: Any = None, **_: Any) -> None:
         """The model is wrapped by now, and a checkpoint is read."""
         self._leave(KeyboardInterrupt)  # a training that broke off
-        diloco = DiLoCo(self._trainer.model_wrapped, optimizer, **self._settings)
-        path = _path(args, state)
-        if state.global_step and os.path.exists(path):
-            diloco.load_state_dict(torch.load(path, weights_only=True))
-        self.diloco = diloco.__enter__()
+        self.diloco = DiLoCo(self._trainer.model_wrapped, optimizer, **self._settings)
+        if state.global_step:
+            folder = _folder(args, state) if isinstance(self._resumed, bool | None) else self._resumed
+            _load(self.diloco, _path(folder, args))
+        self.diloco.__enter__()
+        self._is_apart = True
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """After the last step all replicas come together, before the Trainer evaluates and saves."""
+        self._leave_at_the_end(control)
+
+    def on_epoch_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Where an evaluation after a step has stopped the training."""
+        self._leave_at_the_end(control)
+
+    def on_log(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Where one after an epoch has: the Trainer logs once more before it loads its best checkpoint."""
+        self._leave_at_the_end(control)
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Beside what the Trainer saves."""
         assert self.diloco is not None
-        os.makedirs(os.path.dirname(_path(args, state)), exist_ok=True)
-        torch.save(self.diloco.state_dict(), _path(args, state))
+        os.makedirs(_folder(args, state), exist_ok=True)
+        torch.save(self.diloco.state_dict(), _path(_folder(args, state), args))
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """All replicas come together once more."""
+        """Of a Trainer that has not said that it stops."""
         self._leave(None)
+        self.diloco = None
+
+    def _leave_at_the_end(self, control: Any) -> None:
+        if control.should_training_stop:
+            self._leave(None)
 
     def _leave(self, kind: type[BaseException] | None) -> None:
-        left, self.diloco = self.diloco, None
-        if left is not None:
-            left.__exit__(kind, None, None)
+        was_apart, self._is_apart = self._is_apart, False
+        if was_apart:
+            assert self.diloco is not None
+            self.diloco.__exit__(kind, None, None)
+
+    def _watch_resumption(self) -> None:
+        """Callbacks do not hear which checkpoint `train` was given."""
+        train = self._trainer.train
+
+        @functools.wraps(train)
+        def watched(*arguments: Any, **options: Any) -> Any:
+            self._resumed = options.get("resume_from_checkpoint", arguments[0] if arguments else None)
+            return train(*arguments, **options)
+
+        self._trainer.train = watched
 
 
-def _path(args: Any, state: Any) -> str:
-    return os.path.join(args.output_dir, f"{PREFIX}-{state.global_step}", f"diloco-{args.process_index}.pt")
+def _load(diloco: DiLoCo, path: str) -> None:
+    if os.path.exists(path):
+        diloco.load_state_dict(torch.load(path, weights_only=True))
+        return
+    print(
+        f"hulk: training resumes without DiLoCo's state, {path} is not there: this replica begins a first round at the "
+        "checkpoint's weights, or where others have their state, at their last outer step",
+        file=sys.stderr,
+        flush=True,
+    )
+
+
+def _folder(args: Any, state: Any) -> str:
+    return os.path.join(args.output_dir, f"{PREFIX}-{state.global_step}")
+
+
+def _path(folder: str, args: Any) -> str:
+    return os.path.join(folder, f"diloco-{args.process_index}.pt")

@@ -48,7 +48,8 @@ class Data(torch.utils.data.Dataset):
 
 
 def hf(folder: str) -> torch.Tensor:
-    """Then it resumes from its checkpoint of step 4."""
+    """Then another one resumes from its checkpoint of step 4, and a third ends with its best model."""
+    from safetensors.torch import load_file
     from transformers import Trainer, TrainingArguments
 
     class Model(torch.nn.Module):
@@ -61,15 +62,15 @@ def hf(folder: str) -> torch.Tensor:
             seen.append(x.detach().clone())
             return {"loss": self.body(x).square().mean()}
 
-    def train(resume: bool) -> torch.nn.Module:
+    def train(name: str, resume: str | None = None, **options: Any) -> Trainer:
         arguments = TrainingArguments(
-            output_dir=folder,
+            output_dir=os.path.join(folder, name),
             per_device_train_batch_size=1,
             max_steps=NUM_STEPS,
             use_cpu=True,
             ddp_backend="gloo",
             report_to=[],
-            save_steps=4,
+            **{"save_steps": 4, **options},
             disable_tqdm=True,
             optim="sgd",
             learning_rate=0.1,
@@ -78,24 +79,29 @@ def hf(folder: str) -> torch.Tensor:
             average_tokens_across_devices=False,
         )
         model = Model()
-        trainer = Trainer(model=model, args=arguments, train_dataset=Data())
+        trainer = Trainer(model=model, args=arguments, train_dataset=Data(), eval_dataset=Data())
 
         class Watched(hulk.hf.DiLoCoCallback):
             def on_train_begin(self, *arguments: Any, **named: Any) -> None:
                 super().on_train_begin(*arguments, **named)
                 if resume:
-                    path = os.path.join(folder, "checkpoint-4", f"diloco-{dist.get_rank()}.pt")
+                    path = os.path.join(resume, f"diloco-{dist.get_rank()}.pt")
                     require_anchor(model.body, self.diloco, torch.load(path))
 
         trainer.add_callback(Watched(trainer, **SETTINGS))
-        trainer.train(resume_from_checkpoint=os.path.join(folder, "checkpoint-4") if resume else None)
-        return model.body
+        trainer.train(resume_from_checkpoint=resume)
+        return trainer
 
     seen: list[torch.Tensor] = []
     start = copy.deepcopy(Model().body)
-    found = vector(train(resume=False))
+    found = vector(train("first").model)
     torch.testing.assert_close(found, expected(start, seen))
-    return vector(train(resume=True))
+    by_loss = {"eval_strategy": "steps", "metric_for_best_model": "loss", "label_names": ["x"]}
+    best = train("best", save_steps=3, eval_steps=3, load_best_model_at_end=True, greater_is_better=True, **by_loss)
+    assert best.state.best_model_checkpoint.endswith("checkpoint-3"), "where the loss was largest"
+    for name, one in load_file(os.path.join(best.state.best_model_checkpoint, "model.safetensors")).items():
+        assert torch.equal(best.model.state_dict()[name], one), name
+    return vector(train("resumed", os.path.join(folder, "first", "checkpoint-4")).model)
 
 
 def by_lightning(folder: str) -> torch.Tensor:
