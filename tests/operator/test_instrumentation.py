@@ -16,7 +16,7 @@ from hulk_operator.reconcile.types import Admission, Create, Memory, TryPod
 from hulk_operator.status import condition
 from hulk_placement.collective.classes import plan_collective
 from hulk_placement.collective.network import Network
-from hulk_placement.plan import Plan
+from hulk_placement.plan import Layout, Plan
 from views import GENERATION, NOW, deploying, full, job, plan, view
 
 SOURCE = Instrumentation("registry.example/hulk:7", "Always")
@@ -89,10 +89,26 @@ def test_none_leaves_the_program_alone(command: list[str]) -> None:
     assert not {"HULK_INSTRUMENTATION", "PYTHONPATH"} & env(spec).keys()
 
 
-def test_a_plan_without_hulks_all_reduce_needs_no_init_container() -> None:
+def test_a_plan_that_torch_runs_alone_needs_no_init_container() -> None:
     spec = pod_spec(asking(), plan())
     assert not inits(spec)
     assert not {"HULK_INSTRUMENTATION", "PYTHONPATH"} & env(spec).keys()
+
+
+@pytest.mark.parametrize(
+    "needing",
+    [{"inner_steps": 50}, {"layout": Layout(1, shard=3)}, {"layout": Layout(1, tensor=3)}],
+    ids=["replicas that train apart", "shards", "tensor ranks"],
+)
+def test_a_plan_in_one_region_needs_it_for_more_than_sums(needing: dict[str, Any]) -> None:
+    shares = {"shares": (6,)} if "layout" in needing else {}
+    planned = replace(plan(), **needing, **shares)
+    assert planned.collective is None
+    spec = pod_spec(asking(command=["torchrun", "train.py"]), planned)
+    assert inits(spec) == [HULK_INIT]
+    assert env(spec)["HULK_INSTRUMENTATION"] == "auto"
+    assert not inits(pod_spec(asking({"instrumentation": "none"}), planned))
+    assert not inits(pod_spec(asking(command=LAUNCH), planned))
 
 
 def test_pods_that_stay_are_told_whatever_the_plan_that_they_were_made_for() -> None:
@@ -229,10 +245,15 @@ def test_a_pod_is_as_large_as_without_it_and_has_the_same_quality(resources: dic
         ({}, True),
         ({"sync": {"mode": "wan"}}, True),
         ({"sync": {"mode": "local"}}, True),
-        ({"sync": {"mode": "ring"}}, False),
+        ({"sync": {"mode": "ring"}}, True),
+        ({"sync": {"mode": "ring"}, "parallelism": {"shard": 1}}, False),
+        ({"sync": {"mode": "ring"}, "parallelism": {"shard": 3}}, True),
+        ({"sync": {"mode": "ring"}, "parallelism": {"tensor": 3, "shard": 1}}, True),
+        ({"sync": {"mode": "ring"}, "model": None}, False),
         ({"instrumentation": "none"}, False),
         ({"model": None}, True),
         ({"parallelism": {"pipeline": 2}}, False),
+        ({"parallelism": {"pipeline": 2, "shard": 2}}, True),
     ],
 )
 def test_the_dry_run_has_it_where_some_plan_may(spec: dict[str, Any], expected: bool) -> None:

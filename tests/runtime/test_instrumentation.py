@@ -118,16 +118,32 @@ def test_a_launcher_changes_nothing(job: Any, make_plan: Any, launcher: str) -> 
     assert codes[0] == 69, ranks[0].output
 
 
+def train_apart(job: Any, make_plan: Any, trainer: str, **plan: Any) -> list[Any]:
+    """Ranks of a trainer's script that knows nothing of Hulk, in rounds of four steps."""
+    found: list[Any] = job.run_ranks(
+        make_plan((1, 1), sync={"mode": "local", "innerSteps": 4}, **plan),
+        *(INSTRUMENTED, str(Path(__file__).with_name("trainers_apart.py")), str(python.build_trainers()), trainer),
+        **AUTO,
+    )
+    assert "Trainer trains by DiLoCo in rounds of 4 steps" in found[0].output
+    assert "trains by DiLoCo" not in found[1].output
+    return found
+
+
 @pytest.mark.whole
 @pytest.mark.parametrize("trainer", ["hf", "lightning"])
 def test_a_trainer_trains_apart_by_itself(job: Any, make_plan: Any, trainer: str) -> None:
     """The job's rounds are of four steps: the replicas are the same after the fourth and the eighth, and only then."""
-    sync = {"mode": "local", "innerSteps": 4}
-    ranks = job.run_ranks(
-        make_plan((1, 1), sync=sync, **wan(2, classes=TWO)),
-        *(INSTRUMENTED, str(Path(__file__).with_name("trainers_apart.py")), str(python.build_trainers()), trainer),
-        **AUTO,
-    )
+    ranks = train_apart(job, make_plan, trainer, **wan(2, classes=TWO))
     rounds = 2 * [False, False, False, True]
     assert said(ranks, "same") == [f"same True within {rounds}"] * 2
     assert "replicas are to train apart for 4 steps" in ranks[0].output
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize("trainer", ["hf", "lightning"])
+def test_so_it_does_in_one_region_where_no_sums_are_planned(job: Any, make_plan: Any, trainer: str) -> None:
+    """The region's ranks sum gradients in every step, and take the rounds' outer steps together."""
+    workers = [{"node": f"node-{i}", "region": "region-0", "accelerators": 1} for i in range(2)]
+    ranks = train_apart(job, make_plan, trainer, workers=workers)
+    assert said(ranks, "same") == [f"same True within {8 * [True]}"] * 2

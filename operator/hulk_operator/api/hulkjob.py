@@ -355,10 +355,11 @@ class HulkJobSpec(Resource):
         Literal["auto", "none"],
         Field(
             description=(
-                "How Hulk's own all-reduce gets into a program that does not import it. auto = where the plan uses it, "
-                "an init container brings it, and the script's own init_process_group and DistributedDataParallel "
-                "take it; none = the program is left alone: sync.mode auto is then ring, but for Hulk's own programs "
-                "(-m hulk_runtime...)."
+                "How Hulk's runtime gets into a program whose image lacks it. auto = where the plan uses Hulk's own "
+                "all-reduce, sync.mode is local, or the model has shards or tensor ranks, an init container brings it: "
+                "the script's own init_process_group and DistributedDataParallel take the all-reduce, known trainers "
+                "train apart, hulk.device_mesh can be imported; none = the program is left alone: sync.mode auto is "
+                "then ring, but for Hulk's own programs (-m hulk_runtime...)."
             ),
             json_schema_extra=SUSPENDED,
         ),

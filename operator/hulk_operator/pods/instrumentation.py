@@ -1,8 +1,9 @@
-"""Brings Hulk's all-reduce into a worker whose image has nothing of Hulk, and whose script stays as it is.
+"""Brings Hulk's runtime into a worker whose image has nothing of Hulk, and whose script stays as it is.
 
 An init container copies a folder of Hulk's image into a volume, and PYTHONPATH names that first: Python runs the
-folder's `sitecustomize` before any program. Only pods of a plan that uses the all-reduce have it. Such pods are made
-for one attempt: those that stay run hulk-launch, which brings the all-reduce by itself where a plan uses it.
+folder's `sitecustomize` before any program. Only pods of a plan that needs it have it: one that uses Hulk's all-reduce,
+whose replicas train apart (wherever they are), or whose mesh has shards or tensor ranks, for `hulk.device_mesh`. Such
+pods are made for one attempt: those that stay run hulk-launch, which brings in by itself what a plan uses.
 
 The init container takes the cpu, memory and disk that the worker takes after it, and no devices: a pod takes the larger
 of both, so its size, its QoS class and what quotas and LimitRanges say of it are as without. Where the worker says
@@ -20,6 +21,7 @@ from hulk_operator import names
 from hulk_operator.api import HulkJob
 from hulk_operator.cluster import Object
 from hulk_operator.inputs.instrumentation import is_launched, is_wanted
+from hulk_operator.inputs.stage_constraints import may_have_shards, width
 from hulk_operator.inputs.workloads import to_sync
 
 _COUNTED: Final = ("cpu", "memory", "ephemeral-storage")
@@ -46,12 +48,16 @@ DEFAULT_INSTRUMENTATION: Final = Instrumentation()
 
 def is_instrumented(job: HulkJob, plan: Plan) -> bool:
     """Whether the pods of an attempt have the init container."""
-    return plan.collective is not None and _is_brought(job)
+    is_needed = plan.collective is not None or plan.inner_steps is not None or plan.layout.width > 1
+    return is_needed and _is_brought(job)
 
 
 def may_be_instrumented(job: HulkJob) -> bool:
     """Whether the pods of some attempt may have it."""
-    return to_sync(job.spec).may_use_wan and (job.spec.parallelism.pipeline or 1) == 1 and _is_brought(job)
+    spec = job.spec
+    may_sum = to_sync(spec).may_use_wan and (spec.parallelism.pipeline or 1) == 1
+    may_divide = width(spec) > 1 or (spec.model is not None and may_have_shards(spec))
+    return (may_sum or may_divide) and _is_brought(job)
 
 
 def launcher_environment(job: HulkJob) -> dict[str, str]:

@@ -1,6 +1,11 @@
-"""Trainers of which it is known where their optimizer is train apart by themselves, where the job's replicas do so."""
+"""Trainers of which it is known where their optimizer is train apart by themselves, where the job's replicas do so.
+
+Also in one region, where no sums are planned.
+"""
 
 import functools
+import os
+import sys
 from types import ModuleType
 from typing import Any
 
@@ -18,6 +23,7 @@ def hugging_face(transformers_trainer: ModuleType) -> None:
 
             if not any(isinstance(each, DiLoCoCallback) for each in self.callback_handler.callbacks):
                 self.add_callback(DiLoCoCallback(self))
+                _say("Hugging Face's Trainer")
 
     trainer.__init__ = with_callback
 
@@ -35,6 +41,7 @@ def lightning(lightning_trainer: ModuleType) -> None:
 
             if not any(isinstance(each, DiLoCoCallback) for each in self.callbacks):
                 self.callbacks.insert(0, DiLoCoCallback())
+                _say("Lightning's Trainer")
 
     trainer.__init__ = with_callback
 
@@ -44,3 +51,13 @@ def _trains_apart() -> bool:
 
     plan = planned_sums.plan()
     return plan is not None and plan.inner_steps is not None
+
+
+def _say(trainer: str) -> None:
+    from hulk_runtime.collective import planned_sums
+    from hulk_runtime.job import environment
+
+    plan = planned_sums.plan()
+    assert plan is not None
+    if environment.read(os.environ).rank == 0:
+        print(f"hulk: {trainer} trains by DiLoCo in rounds of {plan.inner_steps} steps", file=sys.stderr, flush=True)
