@@ -15,6 +15,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor
 
 from hulk_runtime.collective.process_group import lost_peers
+from hulk_runtime.collective.reduction import memory
 
 
 def of_model(model: torch.nn.Module, given: "dist.ProcessGroup | DeviceMesh | None") -> dist.ProcessGroup | None:
@@ -121,7 +122,7 @@ def digest(values: object) -> str:
     found = hashlib.blake2b(digest_size=16)
     for value in _leaves(values):
         if isinstance(value, torch.Tensor):
-            found.update(value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
+            found.update(memory.view(value.detach().cpu().contiguous()))
         else:
             found.update(repr(value).encode())
     return found.hexdigest()
