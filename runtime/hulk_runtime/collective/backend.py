@@ -36,6 +36,12 @@ class PlannedGroup(ProcessGroup):
     Torch's other collectives pass through, and `get_backend` says what it would say without.
     """
 
+    def __init__(self, store: Any, rank: int, size: int) -> None:
+        try:
+            super().__init__(store, rank, size)
+        except TypeError:  # torch 2.9 makes no group of a class of Python's with a store
+            super().__init__(rank, size)
+
     def allreduce(  # type: ignore[override]  # torch's has three forms, of which this is all
         self, tensors: Any, opts: Any = None, timeout: timedelta | None = None, *, op: Any = None
     ) -> Work:
