@@ -118,7 +118,9 @@ def test_a_script_that_asks_for_another_mesh_leaves_with_the_plans(job, make_pla
 
 def test_a_wrapper_of_whole_models_is_told_where_the_plan_has_room_for_shards(job, make_plan) -> None:
     ranks = job.run_ranks(document(make_plan, shard=4), SCRIPT, "ddp")
-    words = "the plan divides each of 2 models among 4 shards, and DistributedDataParallel holds a whole one"
+    words = (
+        "the plan divides each of 2 models among 4 shards, and DistributedDataParallel holds a whole one on each rank"
+    )
     assert all(words in rank.output and "or set parallelism.shard: 1" in rank.output for rank in ranks)
 
 

@@ -169,8 +169,8 @@ def _begin(
 @functools.cache
 def _say_whole(layout: wire.Layout) -> None:
     log.warning(
-        "the plan divides each of %d models among %d shards, and DistributedDataParallel holds a whole one on each rank: "
-        "shard it (fully_shard over hulk.device_mesh()), or set parallelism.shard: 1",
+        "the plan divides each of %d models among %d shards, and DistributedDataParallel holds a whole one on each "
+        "rank: shard it (fully_shard over hulk.device_mesh()), or set parallelism.shard: 1",
         layout.data,
         layout.shard,
     )

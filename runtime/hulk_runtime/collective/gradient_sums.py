@@ -100,13 +100,13 @@ def why_not_planned(tensors: Sequence[torch.Tensor]) -> str:
         return f"some are on {first.device}"
     if any(tensor.dtype is not first.dtype or tensor.device != first.device for tensor in tensors):
         return "some are of several types, or on several devices"
-    if any(
-        length > 1 and not step
-        for tensor in tensors
-        for length, step in zip(tensor.shape, tensor.stride(), strict=True)
-    ):
+    if any(map(_is_expanded, tensors)):
         return "some have one value at several places"
     return ""
+
+
+def _is_expanded(tensor: torch.Tensor) -> bool:
+    return any(length > 1 and not step for length, step in zip(tensor.shape, tensor.stride(), strict=True))
 
 
 def _summed_as_planned(between: AllReduce, mean_N: torch.Tensor, bucket: Bucket) -> Gradients:

@@ -49,6 +49,11 @@ def between_regions_of(group: dist.ProcessGroup | None) -> AllReduce | None:
     return _connected(asked, group is None or group is dist.group.WORLD)
 
 
+def num_connected() -> int:
+    """Of groups that were asked for."""
+    return _connected.cache_info().currsize
+
+
 @functools.cache
 def _connected(group: dist.ProcessGroup, is_world: bool) -> AllReduce | None:
     planned, here = plan(), replace(environment.read(os.environ), collective_port=0)  # ranks tell one another the port
