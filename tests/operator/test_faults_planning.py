@@ -53,7 +53,7 @@ async def no_memory(corner: Corner) -> None:
     await corner.submit(model={"transformer": shape})
     job = await corner.until(lambda job: bool(why_not_planned(job)))
     assert why_not_planned(job).startswith("NoMemory: ")
-    assert "has 1.00 GiB" in why_not_planned(job)
+    assert "accelerators of 1.00 GiB" in why_not_planned(job)
 
 
 @FAULTS.take

@@ -5,6 +5,7 @@ import sys
 import time
 import zlib
 from collections.abc import Callable
+from datetime import timedelta
 
 import torch
 import torch.distributed as dist
@@ -148,6 +149,52 @@ def groups() -> str:
     return "all right"
 
 
+def modes() -> str:
+    """A script's own modes are not Hulk's: inference, other default types; what gloo lets pass passes."""
+    rank, size = dist.get_rank(), dist.get_world_size()
+    total = float(sum(range(size)))
+    with torch.inference_mode():
+        for values in (torch.full((100,), float(rank)), torch.full((50, 2), float(rank)).t()):
+            work = dist.all_reduce(values, async_op=True)
+            work.wait()
+            assert values.is_inference()
+            assert torch.equal(values, torch.full_like(values, total))
+            assert work.result()[0] is values
+    torch.set_default_dtype(torch.float64)
+    values = torch.full((100,), float(rank), dtype=torch.float32)
+    dist.all_reduce(values, group=dist.new_group(list(range(size))))
+    torch.set_default_dtype(torch.float32)
+    assert values.tolist() == [total] * 100
+    expanded = torch.ones(1).expand(3)
+    dist.all_reduce(expanded)
+    assert expanded.shape == (3,)
+    return "all right"
+
+
+def again() -> str:
+    """A world that is made anew, by each rank alone, is not the one that the plan is of."""
+    values = torch.ones(10)
+    dist.all_reduce(values)
+    assert values.tolist() == [float(dist.get_world_size())] * 10
+    dist.destroy_process_group()
+    dist.init_process_group("hulk", store=dist.HashStore(), rank=0, world_size=1)
+    values = torch.ones(10)
+    dist.all_reduce(values)
+    assert values.tolist() == [1.0] * 10
+    return "all right"
+
+
+def without_cpu() -> str:
+    """A group that knows no CPUs, as NCCL's, has barriers."""
+    group = backend.PlannedGroup(dist.HashStore(), 0, 1)
+    alone = dist.ProcessGroupGloo(dist.HashStore(), 0, 1, timedelta(seconds=60))
+    group._register_backend(torch.device("cuda"), dist.ProcessGroup.BackendType.GLOO, alone)
+    group._set_default_backend(dist.ProcessGroup.BackendType.GLOO)
+    group.barrier().wait()
+    group.barrier(dist.BarrierOptions()).wait()
+    return "all right"
+
+
 def forked() -> str:
     """After sums: a child that uses nothing of torch's groups ends, and its parent goes on."""
     values = torch.ones(1000)
@@ -166,7 +213,10 @@ KINDS: dict[str, Callable[[], str]] = {
     "hsdp": hsdp,
     "collectives": collectives,
     "groups": groups,
+    "modes": modes,
+    "without_cpu": without_cpu,
     "forked": forked,
+    "again": again,
 }
 
 PLANNED: list[list[torch.Tensor]] = []

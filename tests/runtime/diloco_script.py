@@ -22,7 +22,7 @@ from hulk_runtime.collective.process_group import Group
 from hulk_runtime.collective.reduction.compression import CODECS
 from hulk_runtime.diloco.sums import Feedback, Quantised
 from hulk_runtime.errors import PeerLostError
-from hulk_runtime.plan import wire
+from hulk_runtime.plan import document, wire
 from hulk_runtime.training.local_sgd import LocalStepper
 from torch.distributed.algorithms.ddp_comm_hooks.debugging_hooks import noop_hook
 from torch.distributed.device_mesh import init_device_mesh
@@ -80,7 +80,7 @@ def loop_of_the_runtime() -> None:
         return torch.nn.functional.mse_loss(model(x[mine]), y[mine])
 
     body = {**json.loads(gzip.decompress(Path(os.environ["HULK_PLAN"]).read_bytes())), "shares": shares}
-    plan = wire.Plan.model_validate({**body, "sync": {"mode": "local", "innerSteps": 3}, "training": TRAINING})
+    plan = document.read(wire.Plan, {**body, "sync": {"mode": "local", "innerSteps": 3}, "training": TRAINING})
     task = SimpleNamespace(module=models[0], learning_rate=0.01, loss=lambda step, mine: loss(models[0], step, mine))
     stepper = LocalStepper(plan, Group(rank, 2, "gloo", torch.device("cpu"), {1 - rank: NOWHERE}), task, 0)
     optimizer = torch.optim.AdamW(models[1].parameters(), lr=0.01)
@@ -201,7 +201,7 @@ def sharded_planned() -> None:
     meshes = init_device_mesh("cpu", (2, 2), mesh_dim_names=("replica", "shard"))
     model = fully_shard(make(), mesh=meshes["shard"])
     run(model, range(1, 14), dist.get_rank() // 2, **STREAMING)
-    assert planned_sums.between_regions_of.cache_info().currsize == 1
+    assert planned_sums.num_connected() == 1
     same(model, reference.trained([1.0, 1.0], 13, 6, PARTS, 2, 0.5, make=make), 2e-5)
 
 
@@ -483,9 +483,9 @@ def planned() -> None:
     off = {}
     for compression in (None, "none", "int4"):
         model = make()
-        before = len(planned_sums.between_regions().collective.reports())
+        before = len(planned_sums.between_regions_of(None).collective.reports())
         run(model, range(1, 19), compression=compression, **STREAMING)
-        found = len(planned_sums.between_regions().collective.reports()) - before
+        found = len(planned_sums.between_regions_of(None).collective.reports()) - before
         assert found == (0 if compression == "int4" else 11), "three rounds of three, and two at the end"
         equal_everywhere(vector(model))
         off[compression] = float((vector(model) - vector(expected)).norm() / vector(expected).norm())
@@ -498,7 +498,7 @@ def planned_ddp() -> None:
     run(model, range(1, 21), warmup=7, compression="none", **STREAMING)
     expected = reference.trained([1.0, 1.0], 20, 6, PARTS, 2, 0.5, make=lambda: reference.network().float(), warmup=7)
     same(model, expected, 1e-4)
-    assert len(planned_sums.between_regions().collective.reports()) > 7
+    assert len(planned_sums.between_regions_of(None).collective.reports()) > 7
 
 
 def of_the_job() -> None:

@@ -39,7 +39,7 @@ def hsdp() -> None:
         net.zero_grad()
         net(torch.randn(8, 64)).square().mean().backward()
     print(f"gradient {sum(float(values.grad.full_tensor().norm()) for values in net.parameters()):.5g}")
-    print(f"flows {planned_sums.between_regions_of.cache_info().currsize}")
+    print(f"flows {planned_sums.num_connected()}")
 
 
 def main(kind: str, name: str = "gloo") -> None:
@@ -49,7 +49,8 @@ def main(kind: str, name: str = "gloo") -> None:
         device_mesh(dp_shard=8)
     if kind == "ddp":
         DistributedDataParallel(torch.nn.Linear(4, 4))
-    (hsdp if kind == "hsdp" else train)()
+    else:
+        (hsdp if kind == "hsdp" else train)()
     dist.destroy_process_group()
 
 

@@ -34,8 +34,9 @@ def test_a_model_becomes_what_it_becomes_over_gloo(job, make_plan, kind: str) ->
 
 
 def test_every_collective_is_right_whoever_does_it(job, make_plan) -> None:
-    ranks = job.run_ranks(two_regions(make_plan), SCRIPT, "hulk", "collectives", "groups", "forked")
-    for kind in ("collectives", "groups", "forked"):
+    kinds = ("collectives", "groups", "modes", "without_cpu", "forked", "again")
+    ranks = job.run_ranks(two_regions(make_plan), SCRIPT, "hulk", *kinds)
+    for kind in kinds:
         assert said(ranks, kind) == [f"{kind} all right"] * 4
     assert "by torch, not as planned: some are float64" in ranks[0].output
 

@@ -1,6 +1,7 @@
 """Programs that know nothing of Hulk: their own process groups sum as planned, whatever starts them."""
 
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,17 @@ def test_rank_0_says_so_in_one_line(trained: dict[str, list[Any]]) -> None:
 def test_an_environments_own_sitecustomize_runs_as_well(tmp_path: Path, job: Any) -> None:
     (tmp_path / "sitecustomize.py").write_text("print('the environment speaks')")
     python = job.start("-c", "print('so does the program')", PYTHONPATH=path(FOLDER, tmp_path))
+    assert python.wait() == 0
+    assert python.output.splitlines() == ["the environment speaks", "so does the program"]
+
+
+def test_two_of_hulks_folders_hide_nothing(tmp_path: Path, job: Any) -> None:
+    """An image's own start may bring one in beside the init container's."""
+    other, hidden = tmp_path / "other", tmp_path / "hidden"
+    shutil.copytree(FOLDER, other)
+    hidden.mkdir()
+    (hidden / "sitecustomize.py").write_text("print('the environment speaks')")
+    python = job.start("-c", "print('so does the program')", PYTHONPATH=path(FOLDER, other, hidden))
     assert python.wait() == 0
     assert python.output.splitlines() == ["the environment speaks", "so does the program"]
 
@@ -147,3 +159,30 @@ def test_so_it_does_in_one_region_where_no_sums_are_planned(job: Any, make_plan:
     workers = [{"node": f"node-{i}", "region": "region-0", "accelerators": 1} for i in range(2)]
     ranks = train_apart(job, make_plan, trainer, workers=workers)
     assert said(ranks, "same") == [f"same True within {8 * [True]}"] * 2
+
+
+def test_ranks_that_a_script_spawns_sum_as_planned(job: Any, make_plan: Any) -> None:
+    """They have their parent's environment, whose ranks are the worker's."""
+    workers = [{"node": f"node-{i}", "region": f"region-{i}", "accelerators": 2} for i in range(2)]
+    job.write_plan(make_plan((2, 2), workers=workers, **wan(2, classes=TWO)))
+    script = str(Path(__file__).with_name("spawning_script.py"))
+    parents = [
+        job.start(script, HULK_WORKER=str(worker), RANK=str(worker), LOCAL_RANK="0", PYTHONPATH=path(FOLDER), **AUTO)
+        for worker in range(2)
+    ]
+    assert [parent.wait() for parent in parents] == [0, 0], "\n".join(parent.output for parent in parents)
+    found = sorted(line for parent in parents for line in parent.output.splitlines() if line.startswith("sum "))
+    assert found == [f"sum 6.0 on {rank} of PlannedGroup" for rank in range(4)]
+
+
+@pytest.mark.parametrize(("codes", "code"), [([69, -15], 69), ([69, -9, 69], 69), ([1, -15], 1), ([69, 3], 1)])
+def test_torchrun_leaves_as_the_ranks_do_that_it_did_not_end_itself(codes: list[int], code: int, job: Any) -> None:
+    program = f"""
+from types import SimpleNamespace
+from hulk_runtime.instrumentation import torchrun
+class ChildFailedError(Exception):
+    failures = {{rank: SimpleNamespace(exitcode=code) for rank, code in enumerate({codes})}}
+torchrun.leave_as_ranks_do(SimpleNamespace(ChildFailedError=ChildFailedError))
+raise ChildFailedError
+"""
+    assert job.start("-c", program).wait() == code

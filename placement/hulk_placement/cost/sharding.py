@@ -84,17 +84,3 @@ def around(topology: Topology, ranks: Sequence[str], num_rings: int = 1) -> Link
         links.append(Link(link.rtt_s, link.bandwidth_bytes_per_s / share, kind=link.kind))
     slowest = min(links, key=lambda link: link.bandwidth_bytes_per_s)
     return replace(slowest, rtt_s=max(link.rtt_s for link in links))
-
-
-def num_bytes_sent(workload: Workload, first: int, last: int, shard: int, tensor: int) -> float:
-    """Bytes that a rank sends on for one micro-batch of layers `first` to `last`: gathered twice, reduced once.
-
-    >>> from hulk_placement.model import Model
-    >>> job = Workload("a/b", Model.of_totals(1000, 1.0), 4, {"m": 1})
-    >>> num_bytes_sent(job, 0, 1, 4, 1)
-    9000.0
-    """
-    layers, short = workload.model.layers[first:last], BYTES_PER_ACTIVATION[workload.precision]
-    twice = 2 * short * sum(layer.num_parameters for layer in layers)
-    once = BYTES_PER_FP32 * sum(layer.trained_parameters for layer in layers)
-    return (shard - 1) / shard * (twice + once) / tensor

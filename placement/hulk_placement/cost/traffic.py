@@ -15,9 +15,9 @@ from itertools import chain, pairwise
 from hulk_placement.collective.plan import WIRE_SHARE
 from hulk_placement.cost.groups import Group
 from hulk_placement.cost.nccl import nccl_edges
-from hulk_placement.cost.sharding import num_bytes_sent
 from hulk_placement.cost.ties import ties
 from hulk_placement.cost.wires import for_sums
+from hulk_placement.model.layer import BYTES_PER_ACTIVATION, BYTES_PER_FP32
 from hulk_placement.nccl import PROTOCOLS, Nccl
 from hulk_placement.plan import Plan
 from hulk_placement.topology import Link, Pair, Topology
@@ -129,7 +129,7 @@ def _sharding(plan: Plan, workload: Workload) -> Sent:
     layout, ends = plan.layout, [*plan.stages, len(workload.model.layers)]
     for replica, share in enumerate(plan.shares if layout.shard > 1 else ()):
         for stage, (first, last) in enumerate(pairwise(ends)):
-            each = num_bytes_sent(workload, first, last, layout.shard, layout.tensor)
+            each = sharding_bytes(workload, first, last, layout.shard, layout.tensor)
             num_bytes = math.ceil(share / plan.cell_batch) * each * layout.tensor
             machines = plan.cell(replica, stage)
             yield from ((name, machines[number - 1], num_bytes) for number, name in enumerate(machines))
@@ -201,3 +201,19 @@ def _summed(sent: Sent) -> Bytes:
     for source, target, num_bytes in sent:
         found[source, target] = found.get((source, target), 0.0) + num_bytes
     return {pair: num_bytes for pair, num_bytes in found.items() if num_bytes}
+
+
+def sharding_bytes(workload: Workload, first: int, last: int, shard: int, tensor: int) -> float:
+    """Bytes that a rank sends on for one micro-batch of layers `first` to `last`: gathered twice, reduced once.
+
+    As `cost.sharding` times it.
+
+    >>> from hulk_placement.model import Model
+    >>> job = Workload("a/b", Model.of_totals(1000, 1.0), 4, {"m": 1})
+    >>> sharding_bytes(job, 0, 1, 4, 1)
+    9000.0
+    """
+    layers, short = workload.model.layers[first:last], BYTES_PER_ACTIVATION[workload.precision]
+    twice = 2 * short * sum(layer.num_parameters for layer in layers)
+    once = BYTES_PER_FP32 * sum(layer.trained_parameters for layer in layers)
+    return (shard - 1) / shard * (twice + once) / tensor

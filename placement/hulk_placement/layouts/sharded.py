@@ -18,6 +18,7 @@ from hulk_placement.cost import sharding
 from hulk_placement.cost.compute import speeds
 from hulk_placement.cost.pipelines import time_pipelines
 from hulk_placement.cost.predict import predict
+from hulk_placement.cost.traffic import sharding_bytes
 from hulk_placement.layouts import place as layouts
 from hulk_placement.layouts.data_parallel import best_of
 from hulk_placement.layouts.space import tensor_degrees
@@ -238,7 +239,7 @@ def _sentences(plan: Plan, workload: Workload, topology: Topology) -> Iterator[s
     where = "inside a machine" if num_machines == 1 else f"on {num_machines} machines of a region"
     num_batches = math.ceil(max(plan.shares) / plan.cell_batch)
     sent = num_batches * max(
-        sharding.num_bytes_sent(workload, first, last, layout.shard, layout.tensor)
+        sharding_bytes(workload, first, last, layout.shard, layout.tensor)
         for first, last in zip(plan.stages, [*plan.stages[1:], len(layers)], strict=True)
     )
     yield (

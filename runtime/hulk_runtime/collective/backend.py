@@ -21,8 +21,7 @@ import torch.distributed as dist
 from torch.distributed import ProcessGroup, ReduceOp, Work
 
 from hulk_runtime.collective import planned_sums
-from hulk_runtime.collective.gradient_sums import say_by_torch
-from hulk_runtime.collective.reduction.vector import DTYPES
+from hulk_runtime.collective.gradient_sums import say_by_torch, why_not_planned
 from hulk_runtime.collective.staging import AllReduce
 
 NAME: Final = "hulk"
@@ -72,7 +71,7 @@ class PlannedGroup(ProcessGroup):
         if not is_sum or not planned_sums.is_planned():
             return None
         num_bytes = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
-        if why := _why_not_planned(tensors):
+        if why := why_not_planned(tensors):
             if num_bytes > SMALL_BYTES:
                 say_by_torch(why)
             return None
@@ -93,9 +92,11 @@ class PlannedWork(Work):
         self._tensors, self._spreading = tensors, threading.Lock()
         self._flat_N, self._is_spread = _flat(tensors)
         self._ended = threading.Event()
+        self._copied: torch.cuda.Event | None = None
         if num_ranks > 1:
             self._flat_N.div_(num_ranks)
-        self._waiting = between.all_reduce(self._flat_N, num_exact=self._flat_N.numel())
+        with torch.inference_mode(False):  # other threads write what is made here
+            self._waiting = between.all_reduce(self._flat_N, num_exact=self._flat_N.numel())
         self._waiting.on_end(self._end)  # also where nobody waits for it
 
     def wait(self, timeout: timedelta = timedelta()) -> bool:
@@ -105,7 +106,13 @@ class PlannedWork(Work):
             self._spread()
         finally:
             self._ended.set()
+        if self._copied is not None:  # by whichever thread was first
+            self._copied.wait(torch.cuda.current_stream(self._flat_N.device))
         return True
+
+    def result(self) -> list[torch.Tensor]:
+        """The tensors, once it has ended."""
+        return self._tensors
 
     def is_completed(self) -> bool:
         """Whether it has ended, well or not."""
@@ -139,10 +146,14 @@ class PlannedWork(Work):
     def _spread(self) -> None:
         """From the one vector that was summed to the tensors, once."""
         with self._spreading:
-            if not self._is_spread:
-                for tensor, piece_N in zip(self._tensors, _pieces(self._flat_N, self._tensors), strict=True):
+            if self._is_spread:
+                return
+            for tensor, piece_N in zip(self._tensors, _pieces(self._flat_N, self._tensors), strict=True):
+                with torch.inference_mode(tensor.is_inference()):
                     tensor.detach().copy_(piece_N.view(tensor.shape))
-                self._is_spread = True
+            self._is_spread = True
+            if self._flat_N.is_cuda:
+                self._copied = torch.cuda.current_stream(self._flat_N.device).record_event()
 
 
 def _options(plain: Any, asked: Any) -> Any:
@@ -156,28 +167,15 @@ def _options(plain: Any, asked: Any) -> Any:
 
 
 def _flat(tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, bool]:
-    """One vector of all values, and whether it is the tensors' own memory."""
-    if len(tensors) == 1 and tensors[0].is_contiguous():
+    """One vector of all values that any thread may write, and whether it is the tensors' own memory."""
+    if len(tensors) == 1 and tensors[0].is_contiguous() and not tensors[0].is_inference():
         return tensors[0].detach().view(-1), True
-    return torch.cat([tensor.detach().reshape(-1) for tensor in tensors]), False
+    with torch.inference_mode(False):
+        return torch.cat([tensor.detach().reshape(-1) for tensor in tensors]), False
 
 
 def _pieces(flat_N: torch.Tensor, tensors: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
     return torch.split(flat_N, [tensor.numel() for tensor in tensors])
-
-
-def _why_not_planned(tensors: Sequence[torch.Tensor]) -> str:
-    """Why the plan's sums cannot take these; empty where they can."""
-    first = tensors[0]
-    if any(tensor.layout is not torch.strided for tensor in tensors):
-        return "some are sparse"
-    if first.dtype not in DTYPES:
-        return f"some are {str(first.dtype).removeprefix('torch.')}"
-    if first.device.type != ("cuda" if torch.cuda.is_available() else "cpu"):
-        return f"some are on {first.device}"
-    if any(tensor.dtype is not first.dtype or tensor.device != first.device for tensor in tensors):
-        return "some are of several types, or on several devices"
-    return ""
 
 
 def _over(group: ProcessGroup) -> PlannedGroup:
@@ -224,11 +222,21 @@ def _by_torch(name: str) -> Callable[..., Any]:
     """
 
     def method(self: PlannedGroup, *arguments: Any, **options: Any) -> Any:
-        found = next(_tensors((*arguments, *options.values())), None)
-        device = torch.device("cpu") if found is None else found.device
+        values = (*arguments, *options.values())
+        found = next(_tensors(values), None)
+        device = _device_without_tensors(self, values) if found is None else found.device
         return getattr(self._get_backend(device), name)(*arguments, **options)
 
     return method
+
+
+def _device_without_tensors(group: PlannedGroup, values: Iterable[Any]) -> torch.device:
+    """Of a barrier: as it is asked for, else a GPU where the group has any, as torch's own."""
+    asked = next((device for value in values if (device := getattr(value, "device", None)) is not None), None)
+    if asked is not None:
+        return torch.device(asked)
+    kinds = [torch.device(device) for device in group._device_types]
+    return next((kind for kind in kinds if kind.type != "cpu"), kinds[0])
 
 
 def _tensors(values: Iterable[Any]) -> Iterator[torch.Tensor]:

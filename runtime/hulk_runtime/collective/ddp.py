@@ -8,6 +8,7 @@ own ring only that changes; without a plan (a run by hand) it is torch's class.
 
 import functools
 import inspect
+import logging
 import math
 from collections.abc import Callable
 from typing import Any
@@ -21,10 +22,11 @@ from torch.nn.parameter import is_lazy
 
 from hulk_runtime.collective import planned_sums
 from hulk_runtime.collective.gradient_sums import GradientSums, all_reduce_hook, say_by_torch
-from hulk_runtime.errors import ConfigurationError
 from hulk_runtime.plan import wire
 
 MIB = 1 << 20
+
+log = logging.getLogger(__name__)
 
 
 class DistributedDataParallel(TorchDDP):
@@ -38,26 +40,8 @@ class DistributedDataParallel(TorchDDP):
     """None where torch sums without a hook of Hulk's."""
 
     def __init__(self, module: torch.nn.Module, *args: Any, **kwargs: Any) -> None:
-        plan = planned_sums.plan()
-        if (
-            plan is not None
-            and inspect.signature(TorchDDP).bind(module, *args, **kwargs).arguments.get("bucket_cap_mb") is None
-        ):
-            kwargs["bucket_cap_mb"] = bucket_mib(_gradient_bytes(module), plan.num_buckets)
-        super().__init__(module, *args, **kwargs)
-        if plan is not None:
-            self._require_whole(plan)
+        _begin(self, module, super().__init__, args, kwargs)
         self._sum_as_planned()
-
-    def _require_whole(self, plan: wire.Plan) -> None:
-        """The plan must have room for a whole model on each rank. Raises ConfigurationError."""
-        layout = plan.layout
-        if layout.shard > 1 and dist.get_world_size(self.process_group) > layout.data:
-            raise ConfigurationError(
-                f"the plan divides each of {layout.data} models among {layout.shard} shards, and "
-                f"DistributedDataParallel holds whole ones on all {plan.num_ranks} ranks: shard the model "
-                f"(fully_shard over hulk.device_mesh()), or set parallelism.shard: 1"
-            )
 
     def _sum_as_planned(self) -> None:
         if planned_sums.plan() is None:
@@ -138,18 +122,58 @@ class DistributedDataParallel(TorchDDP):
 
 
 def take_over(plain: type[TorchDDP]) -> None:
-    """From now on torch's own class makes models of this one; a class that a program derived from it stays its own."""
+    """From now on torch's own class makes the planned buckets; its process group sums them as planned.
+
+    Only what a group cannot do, compress gradients, needs models of this module's class: torch's own become that. A
+    class that a program derived from torch's stays its own.
+    """
     init = plain.__init__
 
     @functools.wraps(init)
-    def as_planned(self: TorchDDP, *args: Any, **kwargs: Any) -> None:
-        if type(self) is plain:
+    def as_planned(self: TorchDDP, module: torch.nn.Module, *args: Any, **kwargs: Any) -> None:
+        plan = planned_sums.plan()
+        found = plan.collective_plan() if plan is not None else None
+        if isinstance(self, DistributedDataParallel):
+            init(self, module, *args, **kwargs)
+        elif type(self) is plain and found is not None and found.compression != "none":
             self.__class__ = DistributedDataParallel
-            self.__init__(*args, **kwargs)  # type: ignore[misc]  # the other class's
+            self.__init__(module, *args, **kwargs)  # type: ignore[misc]  # the other class's
         else:
-            init(self, *args, **kwargs)
+            _begin(self, module, functools.partial(init, self), args, kwargs, least_mib=1.0)
 
     plain.__init__ = as_planned  # type: ignore[method-assign]
+
+
+def _begin(
+    model: TorchDDP,
+    module: torch.nn.Module,
+    init: Callable[..., None],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    least_mib: float = 0.0,
+) -> None:
+    """Torch's constructor, with the plan's number of buckets where the script names no size.
+
+    `least_mib`: torch's compiler asks for as much as torch's first bucket has.
+    """
+    plan = planned_sums.plan()
+    if plan is not None:
+        arguments = inspect.signature(TorchDDP).bind(module, *args, **kwargs).arguments
+        if arguments.get("bucket_cap_mb") is None:
+            kwargs["bucket_cap_mb"] = max(least_mib, bucket_mib(_gradient_bytes(module), plan.num_buckets))
+    init(module, *args, **kwargs)
+    if plan is not None and plan.layout.shard > 1 and dist.get_world_size(model.process_group) > plan.layout.data:
+        _say_whole(plan.layout)
+
+
+@functools.cache
+def _say_whole(layout: wire.Layout) -> None:
+    log.warning(
+        "the plan divides each of %d models among %d shards, and DistributedDataParallel holds a whole one on each "
+        "rank: shard it (fully_shard over hulk.device_mesh()), or set parallelism.shard: 1",
+        layout.data,
+        layout.shard,
+    )
 
 
 def _gradient_bytes(module: torch.nn.Module) -> int:

@@ -4,7 +4,7 @@ import contextlib
 import functools
 import logging
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import torch
@@ -52,7 +52,7 @@ class GradientSums:
         model, gradients = self._model(), bucket.buffer()
         assert model is not None
         mean = gradients.div_(self._num_taking_part(model, gradients.device))
-        why = self.why_torch or _why_not_planned(gradients)
+        why = self.why_torch or why_not_planned([gradients])
         if why:
             say_by_torch(why)
             return _summed_by_torch(mean, model.process_group)
@@ -89,12 +89,24 @@ def say_by_torch(why: str) -> None:
     log.warning("gradients are summed by torch, not as planned: %s", why)
 
 
-def _why_not_planned(gradients: torch.Tensor) -> str:
-    if gradients.layout is not torch.strided:
+def why_not_planned(tensors: Sequence[torch.Tensor]) -> str:
+    """Why the plan's sums cannot take these; empty where they can."""
+    first = tensors[0]
+    if any(tensor.layout is not torch.strided for tensor in tensors):
         return "some are sparse"
-    if gradients.dtype not in DTYPES:
-        return f"some are {str(gradients.dtype).removeprefix('torch.')}"
+    if first.dtype not in DTYPES:
+        return f"some are {str(first.dtype).removeprefix('torch.')}"
+    if first.device.type != ("cuda" if torch.cuda.is_available() else "cpu"):
+        return f"some are on {first.device}"
+    if any(tensor.dtype is not first.dtype or tensor.device != first.device for tensor in tensors):
+        return "some are of several types, or on several devices"
+    if any(map(_is_expanded, tensors)):
+        return "some have one value at several places"
     return ""
+
+
+def _is_expanded(tensor: torch.Tensor) -> bool:
+    return any(length > 1 and not step for length, step in zip(tensor.shape, tensor.stride(), strict=True))
 
 
 def _summed_as_planned(between: AllReduce, mean_N: torch.Tensor, bucket: Bucket) -> Gradients:

@@ -252,7 +252,7 @@ class Collective:
         """Begin the all-reduce of what all ranks have measured, by the plan's own flows."""
         drift, size = self._drift, self._plan_now.classes[0]
         assert drift is not None
-        figures_N = torch.zeros(drift.num_figures)
+        figures_N = torch.zeros(drift.num_figures, dtype=torch.float32, device="cpu")
         drift.asked(self._unreported(Values(figures_N), size, lambda: drift.fill(figures_N)), figures_N)
 
     def _unreported(self, values: Values, size: SizeClass, fill: Callable[[], None]) -> Work:
@@ -357,7 +357,7 @@ class Collective:
         """Send each path twice what it holds; the sum comes behind the last of that, so windows are what they are."""
         num_bytes = {rank: 2 * count for rank, count in path_bytes(self.plan, self.rank).items()}
         self._engine.warm(num_bytes).wait(patience_s)
-        self.all_reduce(torch.zeros(1)).wait(patience_s)
+        self.all_reduce(torch.zeros(1, dtype=torch.float32, device="cpu")).wait(patience_s)
 
     def _pace(self) -> None:
         """Have the connections there are keep to the plan for those who take part."""
@@ -367,7 +367,7 @@ class Collective:
     def _unopened(self, patience_s: float) -> frozenset[frozenset[int]]:
         """The pairs of ranks whose window is far from open, in either direction; the same on every rank."""
         ways = slots(self._plan_now)
-        closed_N = torch.zeros(max(1, len(ways)))
+        closed_N = torch.zeros(max(1, len(ways)), dtype=torch.float32, device="cpu")
         for number, way in enumerate(ways):
             if way.sender == self.rank:
                 with contextlib.suppress(PeerGoneError):  # the engine tells of it

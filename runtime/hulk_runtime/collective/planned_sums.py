@@ -6,6 +6,7 @@ import functools
 import os
 import threading
 from contextlib import AbstractContextManager
+from dataclasses import replace
 
 import torch
 import torch.distributed as dist
@@ -20,6 +21,7 @@ from hulk_runtime.collective.staging import AllReduce
 from hulk_runtime.job import environment
 from hulk_runtime.job.environment import Environment
 from hulk_runtime.plan import wire
+from hulk_runtime.plan.flows import CollectivePlan
 
 
 def is_planned() -> bool:
@@ -35,29 +37,59 @@ def plan() -> wire.Plan | None:
     return wire.load(path) if os.path.exists(path) else None
 
 
-@functools.cache
 def between_regions_of(group: dist.ProcessGroup | None) -> AllReduce | None:
     """The sum over a group, of some ranks with its part of the plan; None: over the world.
 
     Connected when first asked for, by all ranks of the group, and closed at the process's exit. None where torch sums:
-    it is planned so, the group is of one region, or its ranks are not those of the plan.
+    it is planned so, the group is of one region, or its ranks are not those of the plan. A world that is made anew is
+    another group.
     """
-    planned, here = plan(), environment.read(os.environ)
+    asked = group or dist.group.WORLD
+    assert asked is not None
+    return _connected(asked, group is None or group is dist.group.WORLD)
+
+
+def num_connected() -> int:
+    """Of groups that were asked for."""
+    return _connected.cache_info().currsize
+
+
+@functools.cache
+def _connected(group: dist.ProcessGroup, is_world: bool) -> AllReduce | None:
+    planned, here = plan(), replace(environment.read(os.environ), collective_port=0)  # ranks tell one another the port
     whole = planned.collective_plan() if planned is not None else None
-    part = whole.part(dist.get_process_group_ranks(group)) if whole is not None and group is not None else whole
-    if planned is None or part is None:
+    if planned is None or whole is None:
         return None
-    if why := _why_not_these_ranks(planned, here, group):
-        say_by_torch(why)
+    if dist.get_world_size() != planned.num_ranks:
+        say_by_torch(f"the world has {dist.get_world_size()} ranks, the plan {planned.num_ranks}")
         return None
-    device = init_process_group.device(here.local_rank)
-    introduced = init_process_group.introduce(here, dist.get_backend(group), device, group)
-    if group is None:
+    part = whole if is_world else whole.part(dist.get_process_group_ranks(group))
+    if part is None:
+        return None
+    with torch.inference_mode(False):  # other threads write what is made here
+        return _connect(here, planned, None if is_world else part, group)
+
+
+def _connect(
+    here: Environment, planned: wire.Plan, part: CollectivePlan | None, group: dist.ProcessGroup
+) -> AllReduce | None:
+    """`part`: of the plan, None: all of it."""
+    chosen = device()
+    if _are_elsewhere(planned, here, chosen, group):
+        say_by_torch("ranks are not on the workers that the plan has them on")
+        return None
+    introduced = init_process_group.introduce(here, dist.get_backend(group), chosen, group)
+    if part is None:
         between = _open_until_exit(connections.connect(here, planned, introduced))
     else:
         between = _open_until_exit(connections.connect_group(here, part, introduced, group.group_name))
-    between.patience_s = _patience_s(here, planned, timeout_s(group, device))
+    between.patience_s = _patience_s(here, planned, timeout_s(group, chosen))
     return between
+
+
+def device() -> torch.device:
+    """What a script's tensors are on: the GPU that it has chosen, where torch finds any."""
+    return torch.device("cuda", torch.cuda.current_device()) if torch.cuda.is_available() else torch.device("cpu")
 
 
 def _patience_s(here: Environment, planned: wire.Plan, torch_s: float) -> float:
@@ -69,18 +101,12 @@ def _patience_s(here: Environment, planned: wire.Plan, torch_s: float) -> float:
     return own_s if names.ENV_SILENCE_SECONDS in os.environ else max(own_s, torch_s)
 
 
-def _why_not_these_ranks(planned: wire.Plan, here: Environment, group: dist.ProcessGroup | None) -> str:
-    """The same on all ranks of a group: why the plan's ranks are others; empty where they are these.
-
-    A launcher may order ranks by itself (torchrun's c10d rendezvous), or start more or fewer.
-    """
-    size = dist.get_world_size()
-    if size != planned.num_ranks:
-        return f"the world has {size} ranks, the plan {planned.num_ranks}"
+def _are_elsewhere(planned: wire.Plan, here: Environment, chosen: torch.device, group: dist.ProcessGroup) -> bool:
+    """The same on all ranks of a group: a launcher may order ranks by itself, as torchrun's c10d rendezvous does."""
     is_mine = dist.get_rank() in planned.ranks_of(here.worker)
-    num_elsewhere = torch.tensor([0.0 if is_mine else 1.0], device=init_process_group.device(here.local_rank))
+    num_elsewhere = torch.tensor([0.0 if is_mine else 1.0], device=chosen)
     dist.all_reduce(num_elsewhere, dist.ReduceOp.MAX, group)  # a maximum is torch's in any case
-    return "ranks are not on the workers that the plan has them on" if num_elsewhere.item() else ""
+    return bool(num_elsewhere.item())
 
 
 def _open_until_exit(connection: "AbstractContextManager[AllReduce | None]") -> AllReduce:

@@ -91,7 +91,7 @@ class Group:
             self.wan.part()
         elif self.backend == "gloo":
             with contextlib.suppress(PeerLostError):
-                self.gather(torch.zeros(1))
+                self.gather(torch.zeros(1, dtype=torch.float32))
 
     def adopt(self) -> Membership:
         """Go on with the ranks that are left, after MembershipChangedError, which only `wan` raises."""

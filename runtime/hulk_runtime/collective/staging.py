@@ -79,7 +79,7 @@ class AllReduce:
     def part(self) -> None:
         """Wait until every rank has come so far, or was lost. Raises MembershipChangedError where others go on."""
         try:
-            self.collective.all_reduce(torch.zeros(1)).wait(self.patience_s)
+            self.collective.all_reduce(torch.zeros(1, dtype=torch.float32, device="cpu")).wait(self.patience_s)
         except MembershipChangedError:
             raise
         except PeerLostError as error:

@@ -65,9 +65,8 @@ def sums_of(group: dist.ProcessGroup | None, compression: str) -> Sums:
 def _between_regions(group: dist.ProcessGroup) -> AllReduce | None:
     if not planned_sums.is_planned():
         return None
-    if dist.get_world_size(group) == dist.get_world_size():
-        return planned_sums.between_regions_of(None)
-    return planned_sums.between_regions_of(group, group.group_name)
+    is_world = dist.get_world_size(group) == dist.get_world_size()
+    return planned_sums.between_regions_of(None if is_world else group)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +152,7 @@ class Quantised:
         if feedback.own_N is not None:
             left.view(-1)[:num_values] = feedback.own_N
         payloads = torch.stack([self._codec.pack(one, lost) for one, lost in zip(parts, left, strict=True)])
-        sums_N = torch.zeros(part)
+        sums_N = torch.zeros(part, dtype=torch.float32)
         if feedback.sums_N is not None and len(feedback.sums_N) == part:  # else as many ranks as then are no more
             sums_N.copy_(feedback.sums_N)
         order = Order(payloads.cpu(), sums_N, Future())
@@ -173,7 +172,7 @@ class Quantised:
         part, codec = len(order.sums_N), self._codec
         arrived = torch.empty_like(order.payloads)
         dist.all_to_all_single(arrived, order.payloads, group=self._group)
-        total_N = torch.zeros(part)
+        total_N = torch.zeros(part, dtype=torch.float32)
         for payload in arrived:
             total_N += codec.unpack(payload, part)
         mine = codec.pack(total_N, order.sums_N)

@@ -10,9 +10,10 @@ from importlib.machinery import PathFinder
 
 
 def _run_hidden() -> None:
-    """The environment's own sitecustomize, behind this folder on the path."""
-    here = os.path.dirname(os.path.abspath(__file__))
-    others = [folder for folder in sys.path if os.path.abspath(folder) != here]
+    """The environment's own sitecustomize, behind this folder on the path, and behind another one of Hulk's."""
+    done = vars(sys).setdefault("hulk_folders", set())
+    done.add(os.path.dirname(os.path.abspath(__file__)))
+    others = [folder for folder in sys.path if os.path.abspath(folder) not in done]
     spec = PathFinder.find_spec("sitecustomize", others)
     if spec is not None and spec.loader is not None:
         module = sys.modules["sitecustomize"] = importlib.util.module_from_spec(spec)

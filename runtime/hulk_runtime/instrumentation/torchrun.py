@@ -3,12 +3,16 @@
 The operator tells by it the pod whose rank failed from those that only lost it.
 """
 
+import signal
 import sys
 from types import TracebackType
-from typing import Any
+from typing import Any, Final
 
 from hulk_runtime.errors import PeerLostError
 from hulk_runtime.job.shutdown import exit_now
+
+ENDED: Final = {-signal.SIGTERM, -signal.SIGKILL}
+"""Of ranks that torchrun itself ends, once another one has failed."""
 
 
 def leave_as_ranks_do(errors: Any) -> None:
@@ -18,8 +22,8 @@ def leave_as_ranks_do(errors: Any) -> None:
     def said(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         usual(kind, error, trace)
         if isinstance(error, errors.ChildFailedError):
-            codes = {failure.exitcode for failure in error.failures.values()}
-            if codes == {PeerLostError.exit_code}:
+            own = {failure.exitcode for failure in error.failures.values()} - ENDED
+            if own == {PeerLostError.exit_code}:
                 exit_now(PeerLostError.exit_code)
 
     sys.excepthook = said

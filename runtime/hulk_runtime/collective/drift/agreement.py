@@ -128,9 +128,9 @@ class Drift:
         """Write what this rank measured into its places."""
         for row_F, slot in zip(figures_N.view(-1, NUM_FIGURES), self._slots, strict=True):
             if slot.receiver == self._rank:
-                row_F.copy_(torch.tensor(_received(self._peers[slot.sender])))
+                row_F.copy_(torch.tensor(_received(self._peers[slot.sender]), device="cpu"))
             if slot.sender == self._rank:
-                row_F.copy_(torch.tensor(_sent(self._peers[slot.receiver])))
+                row_F.copy_(torch.tensor(_sent(self._peers[slot.receiver]), device="cpu"))
 
     def asked(self, work: Work, figures_N: torch.Tensor) -> None:
         """The sum of all ranks' figures is under way; when it is there a thread decides what follows."""

@@ -112,7 +112,7 @@ class WholeNumbers(Codec):
         scale = payload[: 4 * num_blocks].clone().view(torch.float32)  # which need not begin at a multiple of 4
         numbers = payload[4 * num_blocks :]
         whole = numbers.view(torch.int8) if self._per_byte == 1 else _from_nibbles(numbers)
-        values = torch.zeros(num_blocks, BLOCK, device=payload.device)
+        values = torch.zeros(num_blocks, BLOCK, dtype=torch.float32, device=payload.device)
         values.view(-1)[:num_values] = whole[:num_values]
         return values.mul_(scale.view(-1, 1)).view(-1)[:num_values]
 

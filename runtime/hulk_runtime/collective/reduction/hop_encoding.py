@@ -95,7 +95,7 @@ class Hops:
     def _residual(self, chunk: Chunk, total: torch.Tensor) -> torch.Tensor:
         kept = self._residuals.get(chunk)
         if kept is None or kept.numel() != total.numel():
-            kept = self._residuals[chunk] = torch.zeros(total.numel())
+            kept = self._residuals[chunk] = torch.zeros(total.numel(), dtype=torch.float32, device="cpu")
         return kept
 
 

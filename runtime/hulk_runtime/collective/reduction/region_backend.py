@@ -63,7 +63,11 @@ def join(plan: CollectivePlan, rank: int, device: torch.device) -> Inside | None
     sums_by = "nccl" if device.type == "cuda" else "gloo"
     groups = [Groups(_group(ranks, sums_by), _group(ranks, "gloo")) for _ in range(num_epochs)]
     for each in groups:  # NCCL connects at first use, which needs the store
-        to_all(each.sums, torch.zeros(len(ranks), device=device), torch.zeros(len(ranks), device=device))
+        to_all(
+            each.sums,
+            torch.zeros(len(ranks), dtype=torch.float32, device=device),
+            torch.zeros(len(ranks), dtype=torch.float32, device=device),
+        )
     return Inside(ranks.index(rank), len(ranks), groups, device)
 
 

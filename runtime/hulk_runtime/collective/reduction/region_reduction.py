@@ -116,7 +116,7 @@ class _Line:
 
     def __init__(self, name: str, broke: Callable[[str, Exception], None]) -> None:
         self._name, self._broke = name, broke
-        self._spare = torch.empty(0)
+        self._spare = torch.empty(0, dtype=torch.float32, device="cpu")
         self._tasks: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         background.Thread(name, self._run).start()
 
@@ -142,7 +142,7 @@ def _total(rows_KM: torch.Tensor) -> torch.Tensor:
     """Rows added in their order, in float32."""
     num_values = rows_KM.shape[1]
     step = SLICE if rows_KM.device.type == "cpu" else max(1, num_values)
-    total_M = torch.empty(num_values, device=rows_KM.device)
+    total_M = torch.empty(num_values, dtype=torch.float32, device=rows_KM.device)
     for start in range(0, num_values, step):
         part, rows = total_M[start : start + step], rows_KM[:, start : start + step]
         part.copy_(rows[0])
@@ -155,7 +155,7 @@ def _to_host(values_M: torch.Tensor) -> torch.Tensor:
     """Values of a device in pinned memory, when they are there."""
     if values_M.device.type == "cpu":
         return values_M
-    host_M = torch.empty(len(values_M), pin_memory=True)
+    host_M = torch.empty(len(values_M), dtype=torch.float32, device="cpu", pin_memory=True)
     host_M.copy_(values_M, non_blocking=True)
     torch.cuda.current_stream(values_M.device).synchronize()
     return host_M
