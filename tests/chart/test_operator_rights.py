@@ -246,7 +246,7 @@ def test_nothing_is_refused_beside_kueue(
         patch("hulkjob", JOB, {"metadata": {"labels": {"kueue.x-k8s.io/priority-class": "urgent"}}}, "-n", namespace)
         patch("hulkjob", JOB, {"spec": {"workers": {"min": 1}}}, "-n", namespace)
         patch("clusterqueue", "rights", {"spec": {"stopPolicy": "None"}})
-        says("attempt 2")
+        says("True Planned attempt 2")
         patch("hulkjob", JOB, {"spec": {"suspend": True}}, "-n", namespace)
         says("Suspended")
         workloads = ("kubectl", "get", "workloads", "-n", namespace, "-o", "name")

@@ -65,7 +65,7 @@ except urllib.error.HTTPError as refusal:
 @pytest.fixture(scope="module")
 def gang(jobs: Jobs) -> list[Object]:
     """The pods of a job that sleeps on every accelerator."""
-    jobs.submit(job(NAME, (NUM_WORKERS, NUM_WORKERS), command=SLEEP))
+    jobs.submit(job(NAME, (NUM_WORKERS, NUM_WORKERS), command=SLEEP, instrumentation="none"))
     jobs.wait_phase(NAME, "Running")
     return jobs.pods(NAME)
 

@@ -58,7 +58,7 @@ def test_every_region_trains_its_stage_and_the_loss_falls(record: Record) -> Non
     assert losses[STEPS] < 0.9 * losses[1]
     stages = record.status["plan"]["stages"]
     assert {stage["layers"]: stage["regions"] for stage in stages} == {key: [place] for key, place in PLACES.items()}
-    assert record.status["plan"]["layout"] == {"data": 1, "pipeline": 3, "tensor": 1}
+    assert record.status["plan"]["layout"] == {"data": 1, "pipeline": 3, "shard": 1, "tensor": 1}
     assert nodes(record.pods) == [worker["node"] for worker in record.plan["workers"]]
     assert record.plan["pipeline"]["name"] == record.status["plan"]["schedule"]
     assert all(stage["layers"] in record.explained for stage in stages)
