@@ -7,7 +7,7 @@ it. Their packages are what a user's image would hold; here a folder of the mach
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -76,8 +76,11 @@ def manifest(name: str, packages: Path, places: list[str]) -> Object:
 
 
 @pytest.fixture(scope="module")
-def submitted(jobs: Jobs) -> Iterator[None]:
-    """All of them, as accelerators allow, in a namespace that lets pods mount the machine's folder."""
+def submitted(jobs: Jobs) -> Iterator[Callable[[str], None]]:
+    """All that end by themselves, as accelerators allow, in a namespace that lets pods mount the machine's folder.
+
+    submitted(name) submits one more.
+    """
     jobs.lab.kube.kubectl("label", "namespace", jobs.namespace, "pod-security.kubernetes.io/enforce-")
     data = {path.name: path.read_text() for path in SCRIPTS.glob("*.py")}
     metadata = {"name": "trainers", "namespace": jobs.namespace}
@@ -85,9 +88,13 @@ def submitted(jobs: Jobs) -> Iterator[None]:
     before = images.chosen(jobs.lab.state)
     up.load_images(jobs.lab, (*before, images.base()))
     packages, places = python.build_trainers(), [node.name for node in jobs.lab.nodes[:2]]
-    for name in (*(PROGRAMS if WHOLE else SHORT), RING, KILLED):
+
+    def submit(name: str) -> None:
         jobs.submit(manifest(name, packages, places))
-    yield
+
+    for name in (*(PROGRAMS if WHOLE else SHORT), RING):
+        submit(name)
+    yield submit
     images.choose(jobs.lab.state, before)
 
 
@@ -123,8 +130,10 @@ def test_a_program_that_is_left_alone_trains_by_torchs_ring(jobs: Jobs) -> None:
     assert not any("initContainers" in pod["spec"] for pod in jobs.pods(RING))
 
 
-@pytest.mark.usefixtures("submitted")
-def test_a_rank_that_dies_is_the_failure_and_the_others_have_only_lost_it(jobs: Jobs) -> None:
+def test_a_rank_that_dies_is_the_failure_and_the_others_have_only_lost_it(
+    jobs: Jobs, submitted: Callable[[str], None]
+) -> None:
+    submitted(KILLED)
     first, second = f"{KILLED}-1-0", f"{KILLED}-1-1"
     wait_until(lambda: "two steps" in jobs.log(first), "two steps", timeout_s=PATIENCE_S, interval_s=0.5)
     log = jobs.follow(first)  # the operator may delete the pod before its launcher has ended

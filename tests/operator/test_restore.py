@@ -86,8 +86,8 @@ async def test_a_restored_backup_is_believed(lab: up.Lab, corner: Corner, tmp_pa
         await corner.submit(NEXT)  # needs what the lost job held
         await corner.until(running, NEXT, wait_s=120)
         assert process.process.returncode is None
-        kept = await corner.job(KEPT)
-        assert (kept.status.attempt, running(kept)) == (1, True)
+        kept = await corner.until(running, KEPT)
+        assert kept.status.attempt == 1
         assert [pod["metadata"]["uid"] for pod in await corner.pods(KEPT)] == pods
         with pytest.raises(NotFound):
             await corner.job(LOST)
