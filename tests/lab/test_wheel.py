@@ -37,7 +37,7 @@ def test_each_names_its_licence_and_carries_the_text(repository: Path, name: str
     assert text == (repository / "LICENSE").read_bytes()
 
 
-@pytest.mark.parametrize(("name", "packages"), [(OPERATOR, {OPERATOR, "hulk_placement"}), (RUNTIME, {RUNTIME})])
+@pytest.mark.parametrize(("name", "packages"), [(OPERATOR, {OPERATOR, "hulk_placement"}), (RUNTIME, {RUNTIME, "hulk"})])
 def test_each_holds_its_own_packages_and_no_other(name: str, packages: set[str]) -> None:
     with zipfile.ZipFile(wheel(name)) as archive:
         folders = {path.partition("/")[0] for path in archive.namelist() if path.endswith(".py")}
