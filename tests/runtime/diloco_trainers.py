@@ -130,6 +130,7 @@ def by_lightning(folder: str) -> torch.Tensor:
                     state = torch.load(path)["callbacks"][self.state_key]
                     require_anchor(model.body, self.diloco, state)
 
+        os.environ["NODE_RANK"] = os.environ["RANK"]  # as in a pod, or each would write the checkpoints
         trainer = lightning.Trainer(
             accelerator="cpu",
             devices=1,

@@ -37,11 +37,13 @@ from hulk_runtime.collective.drift.flow_versions import following
 from hulk_runtime.collective.drift.link_estimates import MIN_BYTES
 from hulk_runtime.collective.group import Settings
 from hulk_runtime.collective.reduction import region_reduction
+from hulk_runtime.collective.reduction.compression import CODECS
 from hulk_runtime.collective.reduction.handle import Both, Work
 from hulk_runtime.collective.reduction.operation import Operation
 from hulk_runtime.collective.wire import rendezvous
 from hulk_runtime.collective.wire.handshake import Identity, greet
 from hulk_runtime.collective.wire.rendezvous import Listener, Rendezvous
+from hulk_runtime.diloco import sums
 from hulk_runtime.errors import BackgroundError, PeerLostError, RankLostError
 from hulk_runtime.job import step_server
 from hulk_runtime.sharp.device_worker import DeviceWorker
@@ -267,6 +269,16 @@ def device_breaks(patch: pytest.MonkeyPatch) -> None:
     assert background.failures()["hulk-device-0"]
 
 
+def quantised_sums_break(patch: pytest.MonkeyPatch) -> None:
+    """Whoever waits for the outer gradient says what it was."""
+    patch.setattr(sums, "new_group", lambda *_: None)
+    patch.setattr(sums.dist, "get_process_group_ranks", lambda _: [0, 1])
+    patch.setattr(sums.Quantised, "_sum", broken)
+    quantised = sums.Quantised(None, CODECS["int8"])  # type: ignore[arg-type]
+    with pytest.raises(BackgroundError, match="hulk-diloco broke"):
+        quantised.begin(torch.ones(4), sums.Feedback(), 0).wait()
+
+
 HERE: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "hulk-collective": engine_breaks,
     "hulk-drift": drift_breaks,
@@ -282,8 +294,10 @@ HERE: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "hulk-steps-answer": steps_answer_breaks,
     "hulk-checkpoint": checkpoint_breaks,
     "hulk-device-": device_breaks,
+    "hulk-diloco": quantised_sums_break,
 }
 ENDS_RANK = {
+    "hulk-loss": "script_exit.end_where_stuck(None, threading.Event())",
     "hulk-listen": "staging.Listeners().add(lambda: None, lambda _: 1 / 0)",
     "hulk-stage": "staging.Stage(None, torch.device('cpu'))._waiting.put(None)",
     "hulk-sends": "transfers.Transfers({})._queue.put(object())",
@@ -291,7 +305,7 @@ ENDS_RANK = {
 """What kills the thread in a process of its own."""
 ENDED_BY_IT = """
 import sys, threading, torch, torch.distributed as dist
-from hulk_runtime.collective import staging
+from hulk_runtime.collective import script_exit, staging
 from hulk_runtime.pipeline import transfers
 dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
 exec(sys.argv[1])
