@@ -30,6 +30,7 @@ class Newest(Generic[T]):
         self._told = told
         self._items: dict[str, tuple[int, T]] = {}
         self._deleted: dict[str, int] = {}
+        self.num_restarts = 0
 
     def get(self, key: str) -> T | None:
         """The object, None when it is not known (any more)."""
@@ -94,6 +95,7 @@ class Newest(Generic[T]):
         """Believe the next listing in all it says: the server counts from elsewhere, as after a restored backup."""
         self._items = {key: (-1, item) for key, (_, item) in self._items.items()}
         self._deleted.clear()
+        self.num_restarts += 1
 
     def _forget(self, key: str) -> None:
         _, item = self._items.pop(key)

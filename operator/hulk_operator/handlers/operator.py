@@ -296,7 +296,7 @@ async def load(parts: Parts, acting: Acting) -> None:
             logger.warning("the cluster is not readable: %s", error.message)
         else:
             parts.health.heard(JOBS)
-            store.jobs.replace(jobs)
+            store.believe_jobs(jobs)
             store.sweeps.replace(sweeps)
             for key, _ in store.jobs.items():
                 acting.queue.add(key)

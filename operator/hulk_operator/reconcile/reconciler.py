@@ -51,6 +51,7 @@ from hulk_operator.watched import Store
 logger = logging.getLogger(__name__)
 
 CONFLICT_RETRY_S = 0.1
+RESTORED_RETRY_S = 0.5
 NAMESPACE_ENDS_S = 30.0  # between two looks at a job whose namespace is being deleted
 REFUSED = Step("refused", lambda _: NOTHING)  # in whose name a refused gang is released
 
@@ -123,6 +124,8 @@ class Reconciler:
 
     async def reconcile(self, key: str) -> float | None:
         """One pass; answers after how many seconds the next one is due, None: when something happens."""
+        if self._store.is_half_restored:
+            return RESTORED_RETRY_S
         job = self._store.job(key)
         if job is None:
             self.memory.pop(key, None)

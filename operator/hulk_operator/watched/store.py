@@ -6,14 +6,14 @@ When something happened is when it was first seen here. The times in pods and no
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import chain
 from types import MappingProxyType
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from hulk_operator import names
 from hulk_operator.api import HulkJob, HulkSweep, HulkTopology, HulkTopologySpec, NodeProfile
-from hulk_operator.cluster import Newest, Object
+from hulk_operator.cluster import Listing, Newest, Object
 from hulk_operator.inputs.pod_size import Amounts
 from hulk_operator.inputs.priority import NO_CLASS, PriorityClass, priority_class
 from hulk_operator.inputs.resource_quotas import Quotas, ResourceQuota, is_granted, limited_classes, resource_quota
@@ -41,6 +41,10 @@ class News:
     links: Callable[[], None] = lambda: None
 
 
+HALF_RESTORED_S: Final = 30.0
+"""Jobs are read anew long before: a restored lease is another operator's, as far as this one knows."""
+
+
 class Store:
     """The cluster as last told. `agents_in`: the namespace of Hulk's agents."""
 
@@ -51,6 +55,7 @@ class Store:
         self._agents_in = agents_in
         self.news = News()
         self.jobs: Newest[HulkJob] = Newest(HulkJob.model_validate)
+        self._num_restarts, self._restarted_at = 0, datetime.min.replace(tzinfo=UTC)
         self.kueue = KueueObjects(lambda key: self.news.job(key), lambda: self.news.room())
         self.sweeps: Newest[HulkSweep] = Newest(HulkSweep.model_validate)
         self.nodes: Newest[Node] = Newest(self._node, self._told_node)
@@ -69,6 +74,21 @@ class Store:
         self._placeholders: dict[str, dict[str, Placeholder]] = {}  # by job, then by the pod's key
         self._jobs_on: dict[str, dict[str, str]] = {}  # by node, then by the pod's key
         self._farewells: dict[str, dict[str, Farewell]] = {}  # by job and its uid; kept when the pod is gone
+
+    @property
+    def is_half_restored(self) -> bool:
+        """Whether pods are a restored backup's, and jobs perhaps not yet: what one says of the other is false.
+
+        For a while at most.
+        """
+        if self.pods.num_restarts != self._num_restarts:
+            self._num_restarts, self._restarted_at = self.pods.num_restarts, self._now()
+        return self._now() - self._restarted_at < timedelta(seconds=HALF_RESTORED_S)
+
+    def believe_jobs(self, jobs: Listing) -> None:
+        """All jobs, read after everything else."""
+        self.jobs.replace(jobs)
+        self._num_restarts, self._restarted_at = self.pods.num_restarts, datetime.min.replace(tzinfo=UTC)
 
     def job(self, key: str) -> HulkJob | None:
         """The job of that key."""
