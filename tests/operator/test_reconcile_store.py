@@ -1,5 +1,6 @@
 """The store: an object only ever replaces an older version of itself, and what is deleted stays deleted."""
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ from hulk_operator.cluster import Listing, Newest
 from hulk_operator.pods import pods
 from hulk_operator.pods.termination_record import Farewell
 from hulk_operator.watched import Store
+from hulk_operator.watched.store import HALF_RESTORED_S
 from views import job, plan
 
 
@@ -139,3 +141,17 @@ def test_an_unreadable_object_does_not_stop_the_others() -> None:
     changed = jobs.replace(Listing((bad, good), "9"))
     assert changed == {"lab/demo"}
     assert jobs.get("lab/bad") is None
+
+
+def test_jobs_wait_until_they_are_of_the_restored_backup_whose_pods_are_seen() -> None:
+    clock = [datetime(2026, 1, 1, tzinfo=UTC)]
+    store = Store(lambda: clock[0])
+    assert not store.is_half_restored
+    store.pods.restart()
+    assert store.is_half_restored
+    store.believe_jobs(Listing((), "3"))
+    assert not store.is_half_restored
+    store.pods.restart()
+    assert store.is_half_restored
+    clock[0] += timedelta(seconds=HALF_RESTORED_S)
+    assert not store.is_half_restored, "nobody reads them: the watches tell"
