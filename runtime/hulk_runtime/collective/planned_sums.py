@@ -24,6 +24,7 @@ from hulk_runtime.plan import wire
 from hulk_runtime.plan.flows import CollectivePlan
 
 
+@functools.cache  # asked in each all-reduce
 def is_planned() -> bool:
     """Whether the plan has sums between regions."""
     found = plan()

@@ -63,8 +63,6 @@ def sums_of(group: dist.ProcessGroup | None, compression: str) -> Sums:
 
 
 def _between_regions(group: dist.ProcessGroup) -> AllReduce | None:
-    if not planned_sums.is_planned():
-        return None
     is_world = dist.get_world_size(group) == dist.get_world_size()
     return planned_sums.between_regions_of(None if is_world else group)
 

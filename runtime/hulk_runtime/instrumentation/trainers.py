@@ -6,42 +6,46 @@ Also in one region, where no sums are planned.
 import functools
 import os
 import sys
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
 
 def hugging_face(transformers_trainer: ModuleType) -> None:
     """Its Trainer gets the callback that a script would give it."""
-    trainer = transformers_trainer.Trainer
-    init = trainer.__init__
 
-    @functools.wraps(init)
-    def with_callback(self: Any, *arguments: Any, **options: Any) -> None:
-        init(self, *arguments, **options)
-        if _trains_apart():
-            from hulk.hf import DiLoCoCallback  # imports the Trainer
+    def add(trainer: Any) -> None:
+        from hulk.hf import DiLoCoCallback  # imports the Trainer
 
-            if not any(isinstance(each, DiLoCoCallback) for each in self.callback_handler.callbacks):
-                self.add_callback(DiLoCoCallback(self))
-                _say("Hugging Face's Trainer")
+        if not any(isinstance(each, DiLoCoCallback) for each in trainer.callback_handler.callbacks):
+            trainer.add_callback(DiLoCoCallback(trainer))
+            _say("Hugging Face's Trainer")
 
-    trainer.__init__ = with_callback
+    _once_made(transformers_trainer.Trainer, add)
 
 
 def lightning(lightning_trainer: ModuleType) -> None:
     """As its Trainer's first callback."""
-    trainer = lightning_trainer.Trainer
+
+    def add(trainer: Any) -> None:
+        from hulk.lightning import DiLoCoCallback  # imports the Trainer
+
+        if not any(isinstance(each, DiLoCoCallback) for each in trainer.callbacks):
+            trainer.callbacks.insert(0, DiLoCoCallback())
+            _say("Lightning's Trainer")
+
+    _once_made(lightning_trainer.Trainer, add)
+
+
+def _once_made(trainer: Any, add: Callable[[Any], None]) -> None:
+    """`add` gets each new trainer of a class, where the job's replicas train apart."""
     init = trainer.__init__
 
     @functools.wraps(init)
     def with_callback(self: Any, *arguments: Any, **options: Any) -> None:
         init(self, *arguments, **options)
         if _trains_apart():
-            from hulk.lightning import DiLoCoCallback  # imports the Trainer
-
-            if not any(isinstance(each, DiLoCoCallback) for each in self.callbacks):
-                self.callbacks.insert(0, DiLoCoCallback())
-                _say("Lightning's Trainer")
+            add(self)
 
     trainer.__init__ = with_callback
 
