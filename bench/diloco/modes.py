@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from hulk_runtime.collective.reduction.compression import CODECS
 from hulk_runtime.plan import wire
@@ -64,7 +65,10 @@ OUTER = (
 
 @dataclass(frozen=True, slots=True)
 class Trained:
-    """A model, how much of the text a rank reads in a step, and the learning rate."""
+    """A model, how much of the text a rank reads in a step, and the learning rate.
+
+    `is_llama`: transformers' Llama of these dimensions in place of the bundled GPT.
+    """
 
     name: str
     model: wire.Model
@@ -72,10 +76,19 @@ class Trained:
     learning_rate: float
     num_ranks: int
     num_held_out: int
+    precision: Literal["fp32", "bf16"] = "fp32"
+    is_llama: bool = False
+
+    @property
+    def says(self) -> str:
+        """What is trained, in words."""
+        model = self.model
+        kind = "Llama" if self.is_llama else "GPT"
+        return f"{kind} of {model.layers} layers of {model.hidden}, {self.precision}"
 
     def plan(self) -> wire.Plan:
         """What the example's task reads of one."""
-        num_ranks, share = self.num_ranks, self.share
+        num_ranks, share, precision = self.num_ranks, self.share, self.precision
         return wire.Plan(
             version=wire.VERSION,
             operator_version=wire.runtime_version(),
@@ -85,7 +98,7 @@ class Trained:
             algorithm="ring",
             workers=tuple(wire.Worker(node=f"n{r}", region=f"r{r}", accelerators=1) for r in range(num_ranks)),
             shares=(share,) * num_ranks,
-            training=wire.Training(global_batch=share * num_ranks, precision="fp32", optimizer="adamw", steps=1),
+            training=wire.Training(global_batch=share * num_ranks, precision=precision, optimizer="adamw", steps=1),
             model=self.model,
             num_buckets=1,
             preflight=False,
@@ -100,5 +113,6 @@ def _gpt(layers: int, hidden: int, length: int) -> wire.Model:
 TRAINED = {
     "small": Trained("small", _gpt(2, 64, 64), 2, 1e-3, 3, 128),
     "1m": Trained("1m", _gpt(4, 128, 64), 4, 1e-3, 2, 128),
-    "10m": Trained("10m", _gpt(6, 384, 128), 4, 6e-4, 2, 64),
+    "10m": Trained("10m", _gpt(6, 384, 128), 4, 6e-4, 2, 64, "bf16"),
+    "llama": Trained("llama", _gpt(4, 128, 64), 4, 1e-3, 2, 128, is_llama=True),
 }

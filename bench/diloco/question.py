@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from statistics import mean
 
-from hulk_runtime.examples.gpt_model import Gpt
+from hulk_lab.builds.python import build_trainers
 from rich.console import Console
 from rich.table import Table
 
@@ -39,16 +39,21 @@ class Run:
     num_steps: int
     losses: dict[str, float]
     seconds: float
+    num_values: int
 
 
 def run(short: bool) -> None:
     """As `python -m bench diloco`."""
-    table("small" if short else "10m", 100 if short else 2000, 1 if short else 3, MODES)
+    if short:
+        table("small", 100, 1, MODES)
+    else:
+        for name in ("10m", "llama"):
+            table(name, 2000, 3, MODES)
 
 
 def table(name: str, num_steps: int, num_seeds: int, modes: Sequence[Mode]) -> None:
     """Train what is missing, and print."""
-    console, raw, trained = Console(highlight=False), Raw("diloco", fresh=False), TRAINED[name]
+    console, raw, trained = Console(highlight=False, width=140), Raw("diloco", fresh=False), TRAINED[name]
     looks = [round(part * num_steps) for part in LOOKS]
     known = {(row.trained, row.mode, row.seed, row.num_steps): row for row in _read(raw)}
     for seed in range(num_seeds):
@@ -57,17 +62,17 @@ def table(name: str, num_steps: int, num_seeds: int, modes: Sequence[Mode]) -> N
                 row = _train(trained, mode, seed, looks)
                 raw.add(row)
                 known[name, mode, seed, num_steps] = row
-    num_values = sum(one.numel() for one in Gpt(trained.model).parameters())
+    rows = {mode: [known[name, mode, seed, num_steps] for seed in range(num_seeds)] for mode in modes}
     console.print(
-        f"{num_values / 1e6:.2f} M parameters, {trained.num_ranks} replicas x {trained.share} sequences of "
-        f"{trained.model.sequence_length} bytes a step, AdamW {trained.learning_rate:g}, {num_seeds} orders of the data"
+        f"{trained.says}, {rows[modes[0]][0].num_values / 1e6:.2f} M parameters, {trained.num_ranks} replicas x "
+        f"{trained.share} sequences of {trained.model.sequence_length} bytes a step, AdamW {trained.learning_rate:g}, "
+        f"{num_seeds} orders of the data"
     )
     console.print("loss in nats per byte on other text; kB a rank sends a step; seconds with all ranks on this machine")
-    rows = {mode: [known[name, mode, seed, num_steps] for seed in range(num_seeds)] for mode in modes}
-    console.print(_table(rows, trained, num_values, looks))
+    console.print(_table(rows, trained, looks))
 
 
-def _table(rows: dict[Mode, list[Run]], trained: Trained, num_values: int, looks: list[int]) -> Table:
+def _table(rows: dict[Mode, list[Run]], trained: Trained, looks: list[int]) -> Table:
     """Means over the seeds; beside the first row: the mean of what the same seeds differ by, and the most of it."""
     found = Table("mode", "kB a step", *[f"{step:,}" for step in looks], "beside", "from", "to", "s a step")
     last, first = str(looks[-1]), next(iter(rows.values()))
@@ -75,7 +80,7 @@ def _table(rows: dict[Mode, list[Run]], trained: Trained, num_values: int, looks
         beside = [one.losses[last] - every.losses[last] for one, every in zip(runs, first, strict=True)]
         found.add_row(
             mode.name.replace(" ", NO_BREAK),
-            f"{mode.sent_bytes(num_values, trained.num_ranks, looks[-1]) / 1e3:.1f}",
+            f"{mode.sent_bytes(runs[0].num_values, trained.num_ranks, looks[-1]) / 1e3:.1f}",
             *[f"{mean(one.losses[str(step)] for one in runs):.3f}" for step in looks],
             *[f"{value:+.3f}" for value in (mean(beside), min(beside), max(beside))],
             f"{mean(one.seconds for one in runs) / looks[-1]:.3f}",
@@ -88,6 +93,8 @@ def _train(trained: Trained, mode: Mode, seed: int, looks: list[int]) -> Run:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(trained.num_ranks)}
+    if trained.is_llama:
+        shared["PYTHONPATH"] = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), str(build_trainers()))))
     ranks = [
         subprocess.Popen(
             [sys.executable, "-m", "bench.diloco.rank", order],
@@ -101,7 +108,7 @@ def _train(trained: Trained, mode: Mode, seed: int, looks: list[int]) -> Run:
     if any(rank.returncode for rank in ranks):
         raise RuntimeError(f"{mode.name}: ranks ended with {[rank.returncode for rank in ranks]}")
     found = json.loads(said[0].splitlines()[-1])
-    return Run(trained.name, mode, seed, looks[-1], found["losses"], found["seconds"])
+    return Run(trained.name, mode, seed, looks[-1], **found)
 
 
 def _read(raw: Raw) -> list[Run]:

@@ -18,6 +18,7 @@ from hulk_runtime.examples import text
 from hulk_runtime.examples.byte_gpt import ByteTask
 from torch.nn.parallel import DistributedDataParallel
 
+from bench.diloco.llama import LlamaTask
 from bench.diloco.modes import TRAINED, Mode, Trained
 
 HELD_OUT_BYTES = 400_000
@@ -33,8 +34,10 @@ class Training:
     def __init__(self, trained: Trained, mode: Mode, seed: int, num_steps: int) -> None:
         source = text.standard_library_source()
         device = torch.device("cpu")
-        self.task = ByteTask(trained.plan(), device, trained.learning_rate, source[:-HELD_OUT_BYTES])
-        self._judge = ByteTask(trained.plan(), device, 0.0, source[-HELD_OUT_BYTES:])
+        make = LlamaTask if trained.is_llama else ByteTask
+        self.task = make(trained.plan(), device, trained.learning_rate, source[:-HELD_OUT_BYTES])
+        self._judge = make(trained.plan(), device, 0.0, source[-HELD_OUT_BYTES:])
+        self._autocast = torch.autocast("cpu", torch.bfloat16, enabled=trained.precision == "bf16")
         self._num_held_out = trained.num_held_out
         torch.manual_seed(seed)
         self.model = DistributedDataParallel(self.task.module, gradient_as_bucket_view=True)
@@ -50,8 +53,10 @@ class Training:
         self.optimizer.param_groups[0]["lr"] = self._rate * factor * schedule(number / self._num_steps)
         at = number + ORDER_STRIDE * self._seed
         self.optimizer.zero_grad()
-        logits = self.model(*self.task.inputs(at, self._sequences))
-        torch.autograd.backward(self.task.loss_of(at, (logits,), self._sequences))
+        with self._autocast:
+            logits = self.model(*self.task.inputs(at, self._sequences))
+            loss = self.task.loss_of(at, (logits,), self._sequences)
+        torch.autograd.backward(loss)
         self.optimizer.step()
 
     @torch.no_grad()
@@ -72,9 +77,8 @@ def schedule(done: float) -> float:
     return FALLS_TO + (1 - FALLS_TO) * falls
 
 
-def train(trained: Trained, mode: Mode, seed: int, looks: list[int]) -> dict[str, float]:
+def train(training: Training, mode: Mode, looks: list[int]) -> dict[str, float]:
     """The loss after so many steps; the last are those of the schedule."""
-    training = Training(trained, mode, seed, looks[-1])
     warm = round(mode.warm * looks[-1]) if mode.sync_every else looks[-1]
     losses: dict[str, float] = {}
 
@@ -124,9 +128,14 @@ def main() -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     began_s = time.perf_counter()
-    losses = train(TRAINED[order["trained"]], Mode(**order["mode"]), order["seed"], order["looks"])
+    training = Training(TRAINED[order["trained"]], mode := Mode(**order["mode"]), order["seed"], order["looks"][-1])
+    losses = train(training, mode, order["looks"])
+    num_values = sum(one.numel() for one in training.model.parameters())
     if os.environ["RANK"] == "0":
-        print(json.dumps({"losses": losses, "seconds": time.perf_counter() - began_s}), flush=True)
+        print(
+            json.dumps({"losses": losses, "num_values": num_values, "seconds": time.perf_counter() - began_s}),
+            flush=True,
+        )
     dist.barrier()
     dist.destroy_process_group()
 
