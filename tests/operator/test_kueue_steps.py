@@ -180,6 +180,12 @@ def test_a_job_that_its_user_suspends_is_in_no_queue() -> None:
     assert done(decide(of_queue(gone.view.status, job=suspended, memory=CLEAN, kueue=Standing()))) == []
 
 
+def test_a_job_that_is_suspended_while_it_waits_says_that_it_does_not_wait() -> None:
+    waiting = status(1, Planned=(False, "QueuedByKueue"))
+    made = decide(of_queue(waiting, job=queued(suspend=True), memory=CLEAN, kueue=Standing()))
+    assert why(made)[1] == "Suspended"
+
+
 def test_a_job_that_leaves_its_queue_goes_on_without() -> None:
     made = decide(of_queue(running(), job=job(), memory=SWEPT, pods=gang(), full=full()))
     assert type(done(made)[0]) is Dequeue

@@ -20,17 +20,20 @@ class Newest(Generic[T]):
     """The objects by key (`namespace/name` or `name`), each parsed once.
 
     `told` is called with the key of every object that is new, changed or gone, as it was (None: new) and as it is
-    (None: gone).
+    (None: gone); `restarted` when the server counts from elsewhere.
     """
 
     def __init__(
-        self, parse: Callable[[Object], T], told: Callable[[str, T | None, T | None], None] = lambda key, was, now: None
+        self,
+        parse: Callable[[Object], T],
+        told: Callable[[str, T | None, T | None], None] = lambda key, was, now: None,
+        restarted: Callable[[], None] = lambda: None,
     ) -> None:
         self._parse = parse
         self._told = told
+        self._restarted = restarted
         self._items: dict[str, tuple[int, T]] = {}
         self._deleted: dict[str, int] = {}
-        self.num_restarts = 0
 
     def get(self, key: str) -> T | None:
         """The object, None when it is not known (any more)."""
@@ -95,7 +98,7 @@ class Newest(Generic[T]):
         """Believe the next listing in all it says: the server counts from elsewhere, as after a restored backup."""
         self._items = {key: (-1, item) for key, (_, item) in self._items.items()}
         self._deleted.clear()
-        self.num_restarts += 1
+        self._restarted()
 
     def _forget(self, key: str) -> None:
         _, item = self._items.pop(key)

@@ -55,13 +55,13 @@ class Store:
         self._agents_in = agents_in
         self.news = News()
         self.jobs: Newest[HulkJob] = Newest(HulkJob.model_validate)
-        self._num_restarts, self._restarted_at = 0, datetime.min.replace(tzinfo=UTC)
+        self._jobs_doubted_since: datetime | None = None
         self.kueue = KueueObjects(lambda key: self.news.job(key), lambda: self.news.room())
         self.sweeps: Newest[HulkSweep] = Newest(HulkSweep.model_validate)
         self.nodes: Newest[Node] = Newest(self._node, self._told_node)
         self.profiles: Newest[NodeProfile | Unreadable] = Newest(profile, self._told_profile)
         self.topologies: Newest[HulkTopology] = Newest(HulkTopology.model_validate, lambda *_: self.news.room())
-        self.pods: Newest[Pod] = Newest(self._pod, self._told_pod)  # with the label of workers
+        self.pods: Newest[Pod] = Newest(self._pod, self._told_pod, self._doubt_jobs)  # with the label of workers
         self._foreign = ForeignPods(lambda: self.news.room())
         self.others: Newest[ForeignPod] = Newest(self._other, self._told_other)
         self.agents: Newest[ForeignPod] = Newest(self._other, self._told_other)  # where `others` are not all
@@ -81,14 +81,16 @@ class Store:
 
         For a while at most.
         """
-        if self.pods.num_restarts != self._num_restarts:
-            self._num_restarts, self._restarted_at = self.pods.num_restarts, self._now()
-        return self._now() - self._restarted_at < timedelta(seconds=HALF_RESTORED_S)
+        since = self._jobs_doubted_since
+        return since is not None and self._now() - since < timedelta(seconds=HALF_RESTORED_S)
 
     def believe_jobs(self, jobs: Listing) -> None:
         """All jobs, read after everything else."""
         self.jobs.replace(jobs)
-        self._num_restarts, self._restarted_at = self.pods.num_restarts, datetime.min.replace(tzinfo=UTC)
+        self._jobs_doubted_since = None
+
+    def _doubt_jobs(self) -> None:
+        self._jobs_doubted_since = self._now()
 
     def job(self, key: str) -> HulkJob | None:
         """The job of that key."""

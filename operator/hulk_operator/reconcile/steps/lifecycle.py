@@ -55,6 +55,9 @@ def suspend(view: View) -> Outcome:
         return Outcome(stop=True, requeue_after_s=seconds_to_held(view))
     message = f"all pods have ended, finalizers hold {num_held} of them" if num_held else "all pods are gone"
     status = set_condition(view, ConditionType.SUSPENDED, True, "Suspended", message)
+    planned = condition(status, ConditionType.PLANNED)
+    if planned and planned.reason != "Suspended":  # whatever it waited for: it does not now
+        status = set_condition(view, ConditionType.PLANNED, False, "Suspended", "spec.suspend is true", status)
     return Outcome(status=update(status, queue=None, share=None), stop=True)
 
 
