@@ -24,6 +24,7 @@ from hulk_runtime.plan import wire
 from rich.console import Console
 from rich.table import Table
 
+from bench.equal_plan import equal_plan
 from bench.raw import Raw
 from bench.thread_ranks import train
 
@@ -146,24 +147,9 @@ def _loss(judge: ByteTask, module: torch.nn.Module) -> float:
 
 
 def plan_of(method: Method, steps: int, share: int = SHARE) -> wire.Plan:
-    """As the planner writes one, all shares equal."""
-    num_ranks = method.num_ranks
-    return wire.Plan(
-        version=wire.VERSION,
-        operator_version=wire.runtime_version(),
-        job="bench/convergence",
-        attempt=1,
-        layout=wire.Layout(data=num_ranks, pipeline=1, tensor=1),
-        algorithm="ring",
-        workers=tuple(wire.Worker(node=f"n{r}", region=f"r{r}", accelerators=1) for r in range(num_ranks)),
-        shares=(share,) * num_ranks,
-        training=wire.Training(global_batch=share * num_ranks, precision="fp32", optimizer="adamw", steps=steps),
-        model=MODEL,
-        num_buckets=1,
-        sync=_sync(method) if method.inner_steps else None,
-        preflight=False,
-        digest="",
-    )
+    """Of one row."""
+    sync = _sync(method) if method.inner_steps else None
+    return equal_plan("bench/convergence", MODEL, method.num_ranks, share, steps=steps, sync=sync)
 
 
 def _sync(method: Method) -> wire.Sync:

@@ -8,6 +8,8 @@ from typing import Literal
 from hulk_runtime.collective.reduction.compression import CODECS
 from hulk_runtime.plan import wire
 
+from bench.equal_plan import equal_plan
+
 
 @dataclass(frozen=True, slots=True)
 class Mode:
@@ -88,22 +90,7 @@ class Trained:
 
     def plan(self) -> wire.Plan:
         """What the example's task reads of one."""
-        num_ranks, share, precision = self.num_ranks, self.share, self.precision
-        return wire.Plan(
-            version=wire.VERSION,
-            operator_version=wire.runtime_version(),
-            job="bench/diloco",
-            attempt=1,
-            layout=wire.Layout(data=num_ranks, pipeline=1, tensor=1),
-            algorithm="ring",
-            workers=tuple(wire.Worker(node=f"n{r}", region=f"r{r}", accelerators=1) for r in range(num_ranks)),
-            shares=(share,) * num_ranks,
-            training=wire.Training(global_batch=share * num_ranks, precision=precision, optimizer="adamw", steps=1),
-            model=self.model,
-            num_buckets=1,
-            preflight=False,
-            digest="",
-        )
+        return equal_plan("bench/diloco", self.model, self.num_ranks, self.share, precision=self.precision)
 
 
 def _gpt(layers: int, hidden: int, length: int) -> wire.Model:
