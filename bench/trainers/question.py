@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from hulk_lab.builds.python import build_trainers
 from hulk_lab.wan.addresses import LabNetwork
 from hulk_placement import wire
 from hulk_placement.wire import Meta
@@ -25,9 +26,11 @@ from bench.conditions import TRIES, Watch, wait_for_quiet
 from bench.raw import Raw
 from bench.verdicts import verdict
 
-SCRIPT, INSTRUMENTED = (str(Path(__file__).with_name(name)) for name in ("script.py", "instrumented.py"))
+SCRIPT, PROGRAMS, INSTRUMENTED = (
+    str(Path(__file__).with_name(name)) for name in ("script.py", "programs.py", "instrumented.py")
+)
 NUM_LAYERS, COMPUTE_S = 16, 0.3
-KINDS = ("ddp", "hsdp")
+KINDS = ("ddp", "hsdp", "lightning", "accelerate", "transformers", "peft-lora", "fsdp-tensor")
 GLOO, HULK = "none", "auto"
 WAYS = (HULK, GLOO)
 """Of HULK_INSTRUMENTATION."""
@@ -100,8 +103,8 @@ def _run(net: LabNetwork, case: Case, kind: str, way: str, variables: Mapping[st
 
 def _once(net: LabNetwork, case: Case, kind: str, way: str, variables: Mapping[str, str]) -> Run:
     steps, norm, watch = list[float](), 0.0, None
-    arguments = (SCRIPT, kind, str(NUM_LAYERS), str(COMPUTE_S))
-    with Gang(net, INSTRUMENTED, *arguments, env={**variables, "HULK_INSTRUMENTATION": way}) as gang:
+    arguments = (SCRIPT if kind in ("ddp", "hsdp") else PROGRAMS, kind, str(NUM_LAYERS), str(COMPUTE_S))
+    with Gang(net, INSTRUMENTED, *arguments, env={**variables, **packages(), "HULK_INSTRUMENTATION": way}) as gang:
         for line in gang.lines():
             what, _, figure = line.partition(" ")
             watch = watch or Watch(net)
@@ -112,6 +115,11 @@ def _once(net: LabNetwork, case: Case, kind: str, way: str, variables: Mapping[s
         gang.wait()
     assert watch is not None
     return Run(str(case), kind, way, statistics.median(steps), norm, watch.conditions().valid)
+
+
+def packages() -> dict[str, str]:
+    """Where other projects' packages are found."""
+    return {"PYTHONPATH": os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), str(build_trainers()))))}
 
 
 def _median_s(runs: Sequence[Run], way: str) -> float | None:

@@ -7,6 +7,7 @@ import os
 import sys
 import time
 import zlib
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -62,9 +63,19 @@ def main() -> None:
         optimizer.zero_grad()
         model(x).square().mean().backward()
         optimizer.step()
-        if step >= NUM_WARMING:
-            _say(f"step {time.monotonic() - started:.4f}")
-    weights = [w.full_tensor() if isinstance(w, DTensor) else w.detach() for w in model.parameters()]
+        say_step(step, time.monotonic() - started)
+    say_weights(model.parameters())
+
+
+def say_step(number: int, seconds: float) -> None:
+    """From 0; the first are not counted."""
+    if number >= NUM_WARMING:
+        _say(f"step {seconds:.4f}")
+
+
+def say_weights(parameters: Iterable[torch.nn.Parameter]) -> None:
+    """Their norm, the same on all ranks; the process group's end."""
+    weights = [w.full_tensor() if isinstance(w, DTensor) else w.detach() for w in parameters]
     digests: list[int] = [0] * dist.get_world_size()
     dist.all_gather_object(digests, zlib.crc32(b"".join(w.numpy().tobytes() for w in weights)))
     assert len(set(digests)) == 1, digests
