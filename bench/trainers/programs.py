@@ -13,7 +13,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from bench.trainers.script import NUM_TIMED, NUM_WARMING, WIDTH, Layer, say_step, say_weights
+from bench.trainers.script import LEARNING_RATE, NUM_TIMED, NUM_WARMING, WIDTH, Layer, say_step, say_weights
 
 NUM_STEPS, BATCH, LORA_RANK = NUM_WARMING + NUM_TIMED, 8, 64
 
@@ -71,7 +71,7 @@ def lightning(model: torch.nn.Module) -> torch.nn.Module:
             return self.model(batch[0]).square().mean()
 
         def configure_optimizers(self) -> torch.optim.Optimizer:
-            return torch.optim.SGD(self.parameters(), 1e-3)
+            return torch.optim.SGD(self.parameters(), LEARNING_RATE)
 
         def on_train_batch_start(self, *_: Any) -> None:
             self.steps.begins()
@@ -103,7 +103,7 @@ def accelerate(model: torch.nn.Module) -> torch.nn.Module:
 
     accelerator, steps = Accelerator(cpu=True), Steps()
     loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(rows()), batch_size=BATCH)
-    optimizer = torch.optim.SGD(model.parameters(), 1e-3)
+    optimizer = torch.optim.SGD(model.parameters(), LEARNING_RATE)
     prepared, optimizer, loader = accelerator.prepare(model, optimizer, loader)
     for (x,) in loader:
         steps.begins()
@@ -133,6 +133,7 @@ def transformers(model: torch.nn.Module) -> torch.nn.Module:
             per_device_train_batch_size=BATCH,
             max_steps=NUM_STEPS,
             optim="sgd",
+            learning_rate=LEARNING_RATE,
             use_cpu=True,
             ddp_backend="gloo",
             report_to=[],
@@ -166,7 +167,7 @@ def fsdp_tensor(model: torch.nn.Module) -> torch.nn.Module:
     for layer in model.children():
         fully_shard(layer, mesh=mesh["dp_replicate", "dp_shard"])
     fully_shard(model, mesh=mesh["dp_replicate", "dp_shard"])
-    optimizer, steps = torch.optim.SGD(model.parameters(), 1e-3), Steps()
+    optimizer, steps = torch.optim.SGD(model.parameters(), LEARNING_RATE), Steps()
     for x in batches(mesh["dp_replicate"].get_local_rank(), num_regions):
         steps.begins()
         optimizer.zero_grad()

@@ -17,7 +17,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
-WIDTH, NUM_WARMING, NUM_TIMED = 512, 4, 6
+WIDTH, NUM_WARMING, NUM_TIMED, LEARNING_RATE = 512, 4, 6, 0.1
 
 
 class Accelerator(torch.autograd.Function):
@@ -36,10 +36,11 @@ class Accelerator(torch.autograd.Function):
 
 
 class Layer(torch.nn.Linear):
-    """A linear one on the emulated accelerator."""
+    """A linear one on the emulated accelerator; keeps lengths at first, so that gradients do not vanish."""
 
     def __init__(self, forward_s: float) -> None:
         super().__init__(WIDTH, WIDTH, bias=False)
+        torch.nn.init.orthogonal_(self.weight)
         self.forward_s = forward_s
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -53,7 +54,7 @@ def main() -> None:
     torch.manual_seed(1)
     plain = torch.nn.Sequential(*(Layer(compute_s / 3 / num_layers) for _ in range(num_layers)))
     model = _sharded(plain) if kind == "hsdp" else DistributedDataParallel(plain)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    optimizer = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE)
     torch.manual_seed(dist.get_rank())
     x = torch.randn(8, WIDTH)
     dist.barrier()
