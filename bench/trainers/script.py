@@ -76,7 +76,7 @@ def say_step(number: int, seconds: float) -> None:
 
 def say_weights(parameters: Iterable[torch.nn.Parameter]) -> None:
     """Their norm, the same on all ranks; the process group's end."""
-    weights = [w.full_tensor() if isinstance(w, DTensor) else w.detach() for w in parameters]
+    weights = [w.full_tensor() if isinstance(w, DTensor) else w for w in (p.detach() for p in parameters)]
     digests: list[int] = [0] * dist.get_world_size()
     dist.all_gather_object(digests, zlib.crc32(b"".join(w.numpy().tobytes() for w in weights)))
     assert len(set(digests)) == 1, digests
