@@ -43,10 +43,12 @@ def _require_match(here: environment.Environment, plan: wire.Plan) -> None:
             f"world of {here.world_size} ranks, the plan has {plan.num_ranks}: with several accelerators per worker, "
             f"start the program with hulk-launch or torchrun"
         )
-    if plan.layout.shard * plan.layout.tensor > 1:
+    layout = plan.layout
+    if layout.width > 1 and (layout.pipeline > 1 or plan.inner_steps):
+        beside = f"pipeline {layout.pipeline}" if layout.pipeline > 1 else f"rounds of {plan.inner_steps} steps"
         raise errors.ConfigurationError(
-            f"the plan has shard {plan.layout.shard} and tensor {plan.layout.tensor}: this program's ranks compute "
-            "their layers alone, with shard 1 and tensor 1"
+            f"the plan has shard {layout.shard} and tensor {layout.tensor} beside {beside}: this program runs them only "
+            "without stages, and in every step together"
         )
 
 

@@ -13,7 +13,10 @@ from hulk_runtime.examples.text import Text
 from hulk_runtime.plan.wire import Plan
 
 if TYPE_CHECKING:
+    from torch.distributed.device_mesh import DeviceMesh
+
     from hulk_runtime.training.layered_model import LayeredModel
+    from hulk_runtime.training.sharded_model import DividedModel
 
 NUM_BYTE_VALUES: Final = 256
 
@@ -54,6 +57,12 @@ class ByteTask:
         gpt = initialized(self._model)
         layers = gpt_layers(gpt)
         return LayeredModel(gpt, layers, (((0, "token.weight"), (len(layers) - 1, "weight")),))
+
+    def divided(self, mesh: "DeviceMesh | None") -> "DividedModel":
+        """For replicas of several ranks: blocks divided among tensor ranks, and gathered one by one."""
+        from hulk_runtime.examples import gpt_divided
+
+        return gpt_divided.divided(initialized(self._model), mesh)
 
     def inputs(self, step: int, sequences: range) -> tuple[torch.Tensor]:
         """Bytes of `sequences`."""

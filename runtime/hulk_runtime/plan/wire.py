@@ -42,7 +42,17 @@ class Layout:
     @property
     def num_ranks(self) -> int:
         """World size."""
-        return self.data * self.pipeline * self.shard * self.tensor
+        return self.data * self.pipeline * self.width
+
+    @property
+    def width(self) -> int:
+        """Ranks of a stage of a replica."""
+        return self.shard * self.tensor
+
+    @property
+    def ranks_apart(self) -> int:
+        """From a rank to the one that sends it gradients: its like in the next replica of the ring."""
+        return self.width if self.pipeline == 1 and self.data > 1 else 1
 
     @property
     def mesh(self) -> tuple[tuple[str, int], ...]:

@@ -131,6 +131,24 @@ class StageStepper:
         """What a checkpoint must hold of this rank's stage, the parameters first."""
         return [self.parameters_N, *self.optimizer.states]
 
+    def set_timeout(self, seconds: float) -> None:
+        """As `Group.set_timeout`, of all its groups."""
+        self._group.set_timeout(seconds)
+        self.pipeline.set_timeout(seconds)
+
+    def part(self) -> None:
+        """As `Group.part`."""
+        self._group.part()
+
+    @property
+    def summing_group(self) -> Group:
+        """All ranks, of which each stage's sum in groups of their own."""
+        return self._group
+
+    def goes_on(self, is_wanted: bool) -> bool:
+        """Each rank measures by itself."""
+        return is_wanted
+
     def alone(self) -> float:
         """Seconds this machine needs for its stage's blocks of a step and the update; changes no parameter."""
         with self._precision():

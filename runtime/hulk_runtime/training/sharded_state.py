@@ -1,0 +1,129 @@
+"""The state of replicas of several ranks as an ordinary checkpoint: rank 0 gathers what its replica's ranks have.
+
+So any other layout goes on from it, and this one from what any other has saved. One tensor at a time is whole on a rank
+that resumes, and on rank 0, which has all of the state in its host's memory, where it saves.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+
+from hulk_runtime.checkpoints.fenced_checkpoints import Checkpoints, Entry
+from hulk_runtime.collective.process_group import Group, lost_peers
+from hulk_runtime.errors import CheckpointError
+from hulk_runtime.training import state
+from hulk_runtime.training.divided_tensor import Division
+from hulk_runtime.training.sharded_stepper import ShardedStepper
+from hulk_runtime.training.state import Content, Joined, Saved
+
+
+@dataclass(frozen=True, slots=True)
+class ShardKeeper:
+    """Saves together with the ranks of replica 0."""
+
+    group: Group
+    stepper: ShardedStepper
+    optimizer: str
+
+    def save(self, step: int, *, is_last: bool) -> Saved | None:
+        """What rank 0 is to commit; None on all others. Raises PeerLostError."""
+        if self.stepper.groups.between.rank:
+            return None
+        whole = b"".join(_gathered(self.stepper))
+        return Saved(whole, content(self.stepper, self.optimizer)) if self.group.is_first else None
+
+
+def content(stepper: ShardedStepper, optimizer: str) -> Content:
+    """What the state means."""
+    return {"parameters": stepper.num_parameters, "optimizer": optimizer, "lossScale": stepper.scale.value}
+
+
+def resume(
+    group: Group, stepper: ShardedStepper, optimizer: str, checkpoints: Checkpoints | None, joined: Joined
+) -> int:
+    """As `state.resume`: bring all ranks to the newest checkpoint; its step, 0 when there is none."""
+    found = checkpoints.begin() if checkpoints else None
+    head, saved = torch.zeros(2, dtype=torch.float64), torch.zeros(0)
+    if found:
+        entry, content_bytes = found
+        saved = _checked(entry, stepper, optimizer, joined(content_bytes) if "stages" in entry.content else content_bytes)
+        head = torch.tensor([entry.step, float(entry.content["lossScale"])], dtype=torch.float64)
+    group.broadcast(head)
+    step, scale = round(float(head[0])), float(head[1])
+    if step:
+        _spread(group, stepper, saved)
+        stepper.scale.restart(scale)
+    _require_agreement(group, stepper, step)
+    return step
+
+
+def _gathered(stepper: ShardedStepper) -> Iterator[bytes]:
+    """Vectors of the whole model, backwards as ordinary checkpoints have them, on the replica's first rank."""
+    for number in range(stepper.num_vectors):
+        own = stepper.vector(number)
+        for parts in reversed(stepper.whole_names.values()):
+            for name in parts:
+                whole = _whole(stepper, stepper.divisions[name], own[name])
+                if whole is not None:
+                    yield whole.float().numpy().tobytes()
+
+
+def _whole(stepper: ShardedStepper, division: Division, own: torch.Tensor) -> torch.Tensor | None:
+    """A tensor of which each rank of the replica has a part; None but on its first rank."""
+    inside = stepper.groups.inside
+    places = [divmod(rank, division.num_tensor) for rank in range(inside.world_size)]
+    shapes = [torch.Size(division.shape_of(place)) for place in places]
+    longest = max(shape.numel() for shape in shapes)
+    padded = torch.nn.functional.pad(own.reshape(-1), (0, longest - own.numel()))
+    rows = [torch.empty_like(padded) for _ in places] if inside.is_first else None
+    with lost_peers():
+        dist.gather(padded, rows, group=inside.process_group, group_dst=0)
+    if rows is None:
+        return None
+    return division.whole(
+        {place: row[: shape.numel()].view(shape).cpu() for place, row, shape in zip(places, rows, shapes, strict=True)}
+    )
+
+
+def _spread(group: Group, stepper: ShardedStepper, saved: torch.Tensor) -> None:
+    """Rank 0's state to all: each tensor to the first rank of each replica, from there to the others."""
+    between, inside = stepper.groups.between, stepper.groups.inside
+    first = 0
+    for number in range(stepper.num_vectors):
+        targets = stepper.vector(number)
+        for parts in reversed(stepper.whole_names.values()):
+            for name in parts:
+                division, target = stepper.divisions[name], targets[name]
+                num = torch.Size(division.shape).numel()
+                whole = saved[first : first + num].clone() if group.is_first else torch.empty(num)
+                first += num
+                if inside.is_first:
+                    between.broadcast(whole)
+                inside.broadcast(whole)
+                target.copy_(division.part(whole.view(division.shape), stepper.place))
+
+
+def _checked(entry: Entry, stepper: ShardedStepper, optimizer: str, whole: bytes) -> torch.Tensor:
+    """A whole state as one vector; of local SGD there may be one more than needed."""
+    state.require_same_model(entry, content(stepper, optimizer))
+    vector_bytes = 4 * stepper.num_parameters
+    expected_bytes = vector_bytes * stepper.num_vectors
+    if len(whole) not in (expected_bytes, expected_bytes + vector_bytes):
+        raise CheckpointError(f"checkpoint {entry.key} has {len(whole)} bytes, the model needs {expected_bytes}")
+    return torch.frombuffer(bytearray(whole), dtype=torch.float32)
+
+
+def _require_agreement(group: Group, stepper: ShardedStepper, step: int) -> None:
+    """Likes of several replicas hold the same bits."""
+    digest = hashlib.sha256(f"{step} ".encode())
+    for number in range(stepper.num_vectors):
+        for values in stepper.vector(number).values():
+            digest.update(values.cpu().numpy().tobytes())
+    rows = group.gather(torch.frombuffer(bytearray(digest.digest()), dtype=torch.uint8))
+    width = stepper.groups.inside.world_size
+    differing = [rank for rank, row in enumerate(rows) if not torch.equal(row, rows[rank % width])]
+    if differing:
+        raise CheckpointError(f"ranks {differing} do not hold replica 0's state of step {step}")
