@@ -47,8 +47,8 @@ def _require_match(here: environment.Environment, plan: wire.Plan) -> None:
     if layout.width > 1 and (layout.pipeline > 1 or plan.inner_steps):
         beside = f"pipeline {layout.pipeline}" if layout.pipeline > 1 else f"rounds of {plan.inner_steps} steps"
         raise errors.ConfigurationError(
-            f"the plan has shard {layout.shard} and tensor {layout.tensor} beside {beside}: this program runs them only "
-            "without stages, and in every step together"
+            f"the plan has shard {layout.shard} and tensor {layout.tensor} beside {beside}: this program runs "
+            "them only without stages, and in every step together"
         )
 
 

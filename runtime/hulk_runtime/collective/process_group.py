@@ -127,7 +127,7 @@ def timeout_s(group: dist.ProcessGroup | None, device: torch.device) -> float:
 def all_reduce(
     values: torch.Tensor, num_exact: int = 0, name: Hashable = None, group: dist.ProcessGroup | None = None
 ) -> Work:
-    """Torch's own sum over a group, None: the world, in place; it rounds nothing. Raises PeerLostError, also from `wait`."""
+    """Torch's own sum over a group, None: the world, in place. Raises PeerLostError, also from `wait`."""
     with lost_peers():
         return _TorchWork(dist.all_reduce(values, group=group, async_op=True))
 

@@ -22,8 +22,9 @@ NAMES = ("dp_replicate", "dp_shard", "tp")
 
 @dataclass(frozen=True, slots=True)
 class ReplicaGroups:
-    """Of one rank. `mesh` has all of `NAMES`; `between` are the ranks with its part, one of each replica, in their order;
-    `inside` those of its replica.
+    """Of one rank: `between` are its likes, one of each replica, in their order, `inside` the ranks of its replica.
+
+    `mesh` has all of `NAMES`.
     """
 
     mesh: DeviceMesh
@@ -47,7 +48,8 @@ def connect(environment: Environment, plan: Plan, world: Group) -> Iterator[Repl
         made = DeviceMesh(world.device.type, torch.tensor(found.ranks).view(found.shape), mesh_dim_names=found.names)
         rows = [list(range(first, first + width)) for first in range(0, plan.num_ranks, width)]
         groups = [dist.new_group(ranks) for ranks in rows]
-    own: dist.ProcessGroup = groups[world.rank // width]
+    own = groups[world.rank // width]
+    assert isinstance(own, dist.ProcessGroup)  # a number where this rank is no member
     inside = Group(world.rank % width, width, world.backend, world.device, {}, process_group=own)
     likes = made.get_group("dp_replicate")
     between = init_process_group.introduce(environment, world.backend, world.device, likes)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def divided(gpt: Gpt, mesh: "DeviceMesh | None") -> DividedModel:
-    """Both embeddings and the last norm, which tensor ranks all have, are in no layer: the head needs the tokens' table.
+    """Both embeddings and the last norm, which tensor ranks all have, are in no layer: the head needs a table of them.
 
     The three matrices of attention that one is of the undivided model are three here: each rank has whole heads.
     """

@@ -234,7 +234,7 @@ def bucket_edges(num_values: int, num_buckets: int) -> list[int]:
 
 
 def _overlapping(edges: Sequence[int], start: int, end: int) -> range:
-    """The buckets that hold values of [start, end); none where it is empty: a rank may have nothing of a small tensor."""
+    """The buckets that hold values of [start, end); none of an empty part, as of a small tensor."""
     touched = [b for b in range(len(edges) - 1) if max(start, edges[b]) < min(end, edges[b + 1])]
     return range(touched[0], touched[-1] + 1) if touched else range(0)
 

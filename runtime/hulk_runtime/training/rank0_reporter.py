@@ -107,7 +107,7 @@ class Rank0Reporter:
     ) -> None:
         """One step is done: log it, show it, and save it when its turn has come.
 
-        `saved` is what all ranks of a pipeline have written of it together, or those of replicas of several ranks gathered; a rank that holds everything needs nobody.
+        `saved` is what ranks have written or gathered of it together; a rank that holds everything needs nobody.
         A step that the ranks made each by itself is told as rank 0 saw it, and ends with `of=rank0`.
         """
         bytes_now = stepper.sent_bytes - self._sent_bytes

@@ -52,7 +52,7 @@ def shard(model: DividedModel, mesh: "DeviceMesh", precision: torch.dtype | None
     from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard  # slow to import
 
     kind = next(model.module.parameters()).dtype
-    policy = MixedPrecisionPolicy(param_dtype=precision, reduce_dtype=kind, cast_forward_inputs=False)
+    policy = MixedPrecisionPolicy(param_dtype=precision, reduce_dtype=kind)
     for layer in model.layers:
         fully_shard(layer, mesh=mesh, mp_policy=policy)
     fully_shard(model.module, mesh=mesh)

@@ -48,8 +48,9 @@ def resume(
     found = checkpoints.begin() if checkpoints else None
     head, saved = torch.zeros(2, dtype=torch.float64), torch.zeros(0)
     if found:
-        entry, content_bytes = found
-        saved = _checked(entry, stepper, optimizer, joined(content_bytes) if "stages" in entry.content else content_bytes)
+        entry, whole = found
+        whole = joined(whole) if "stages" in entry.content else whole
+        saved = _checked(entry, stepper, optimizer, whole)
         head = torch.tensor([entry.step, float(entry.content["lossScale"])], dtype=torch.float64)
     group.broadcast(head)
     step, scale = round(float(head[0])), float(head[1])

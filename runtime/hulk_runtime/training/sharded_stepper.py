@@ -1,9 +1,9 @@
 """Steps of replicas of several ranks, which divide parameters, gradients and optimizer states, and each layer.
 
 Inside a replica torch shards (fully_shard) and divides layers (parallelize_module). Between replicas each rank sums its
-part of the gradients with its likes, in the plan's buckets and over the plan's flows, while backward still runs: torch's
-own sum over replicas would be one for each layer, over links on which few large ones win, and on CPUs backward would
-wait for each. Optimizers work value by value, so each rank updates what it has.
+part of the gradients with its likes, in the plan's buckets and over the plan's flows, while backward still runs. Of
+torch's own sums over replicas (HSDP) there would be one for each layer, over links on which few large ones win, and on
+CPUs backward would wait for each. Optimizers work value by value, so each rank updates what it has.
 
 The share of a replica is divided among its shards; tensor ranks have the same sequences. All shards of a replica make
 equally many passes, because they gather each layer together: who has no sequence left for one computes any, and counts

@@ -1,0 +1,113 @@
+"""Replicas of several ranks as pods train them: one rank's losses, over planned flows too, resumed on other layouts."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hulk_runtime import errors
+from test_wan_training import TWO, wan
+
+Job = Any  # of conftest
+Plans = Callable[..., dict[str, Any]]
+MODEL = {"layers": 2, "hidden": 32, "heads": 2, "sequenceLength": 24, "vocabulary": 256, "feedForward": 64}
+BATCH, STEPS = 7, 6
+TOLERANCE = 2e-4  # fp32, printed with four places
+TWO_REGIONS = [{"node": f"node-{r}", "region": f"region-{r // 2}", "accelerators": 1} for r in range(4)]
+
+
+@pytest.fixture
+def plans(make_plan: Plans, make_training: Plans) -> Plans:
+    """plans((data, shard, tensor), **changes) -> the plan of as many ranks, replicas with unequal shares."""
+
+    def make(degrees: tuple[int, int, int], **changes: Any) -> dict[str, Any]:
+        data, shard, tensor = degrees
+        training = {"globalBatch": BATCH, "microBatch": 2, "steps": STEPS, **changes.pop("training", {})}
+        return make_plan(
+            (1,) * (data * shard * tensor),
+            version=3,
+            model=MODEL,
+            layout={"data": data, "shard": shard, "tensor": tensor, "pipeline": 1},
+            shares={1: [BATCH], 2: [3, 4]}[data],
+            training=make_training(1, **training),
+            **changes,
+        )
+
+    return make
+
+
+def losses(process: Any) -> list[float]:
+    return [float(loss) for loss in process.losses().values()]
+
+
+def test_replicas_of_two_regions_sum_over_the_planned_flows(job: Job, plans: Plans) -> None:
+    expected = losses(job.run_ranks(plans((1, 1, 1)))[0])
+    between = {"workers": TWO_REGIONS, **wan(2, classes=TWO)}
+    first, *_ = job.run_ranks(plans((2, 2, 1), preflight=True, **between), HULK_START_SECONDS="0.1")
+    assert losses(first) == pytest.approx(expected, abs=TOLERANCE)
+    assert " backend=gloo all_reduce=wan " in first.output
+    (carried,) = (line for line in first.output.splitlines() if line.startswith("link region-0->region-1 "))
+    assert float(carried.partition("carried=")[2].partition("MB")[0]) > 0.05
+
+
+def test_another_layout_goes_on_from_a_checkpoint(job: Job, plans: Plans) -> None:
+    """Shards of two replicas, then shards of tensor ranks, one rank with everything, and tensor ranks again."""
+    expected = losses(job.run_ranks(plans((1, 1, 1)))[0])
+    kept = {"HULK_CHECKPOINT_URL": (job.folder / "kept").as_uri(), "HULK_CHECKPOINT_EVERY_STEPS": "2"}
+    found: list[float] = []
+    for attempt, (degrees, step) in enumerate([((2, 2, 1), 2), ((1, 2, 2), 3), ((1, 1, 1), 4), ((2, 1, 2), STEPS)], 1):
+        first, *_ = job.run_ranks(plans(degrees, attempt=attempt, training={"steps": step}), **kept)
+        assert attempt == 1 or f"resumed after step {len(found)}" in first.output
+        found += losses(first)
+        assert f"checkpoint step={step} " in first.output
+    assert found == pytest.approx(expected, abs=TOLERANCE)
+
+
+@pytest.mark.parametrize(("precision", "degrees"), [("bf16", (1, 2, 1)), ("fp16", (1, 2, 2))])
+def test_other_precisions_train(job: Job, plans: Plans, precision: str, degrees: tuple[int, int, int]) -> None:
+    training = {"precision": precision, "steps": 12}
+    alone, divided = (losses(job.run_ranks(plans(of, training=training))[0]) for of in ((1, 1, 1), degrees))
+    assert divided[-1] < divided[0] - 0.1
+    assert divided == pytest.approx(alone, abs=0.02)
+
+
+def test_all_end_when_a_rank_is_lost(job: Job, plans: Plans) -> None:
+    plan = plans((1, 2, 2), training={"steps": 100_000})
+    first, second, lost, last = job.start_ranks(plan, HULK_SILENCE_SECONDS="10")
+    first.wait_for("step=3 ")
+    lost.popen.send_signal(signal.SIGKILL)
+    codes = [process.wait() for process in (first, second, last)]
+    assert codes == [errors.PeerLostError.exit_code] * 3, first.output + last.output
+
+
+def test_all_stop_at_one_step_with_a_checkpoint(job: Job, plans: Plans) -> None:
+    kept = {"HULK_CHECKPOINT_URL": (job.folder / "kept").as_uri(), "HULK_CHECKPOINT_EVERY_STEPS": "100000"}
+    ranks = job.start_ranks(plans((1, 2, 1), training={"steps": 100_000}), **kept)
+    ranks[0].wait_for("step=3 ")
+    ranks[1].popen.send_signal(signal.SIGTERM)
+    assert [rank.wait() for rank in ranks] == [errors.EXIT_STOPPED] * 2, ranks[0].output
+    assert f"checkpoint step={max(ranks[0].losses())} " in ranks[0].output
+
+
+def test_a_task_that_cannot_be_divided_is_refused(job: Job, plans: Plans) -> None:
+    script = Path(job.folder / "whole.py")
+    script.write_text(
+        "import torch\n"
+        "from hulk_runtime import entry\n"
+        "class Task:\n"
+        "    learning_rate = 0.1\n"
+        "    module = torch.nn.Linear(2, 2)\n"
+        "entry.leave(entry.run(lambda plan, device: Task()))\n"
+    )
+    ranks = job.start_ranks(plans((1, 2, 1)), str(script))
+    assert {rank.wait() for rank in ranks} == {errors.ConfigurationError.exit_code}
+    assert "the plan has shard 2 and tensor 1, and the program's task cannot be divided" in ranks[0].output
+
+
+def test_rounds_of_local_steps_are_refused(job: Job, plans: Plans) -> None:
+    ranks = job.start_ranks(plans((1, 2, 1), sync={"mode": "local", "innerSteps": 5}))
+    assert {rank.wait() for rank in ranks} == {errors.ConfigurationError.exit_code}
+    assert "shard 2 and tensor 1 beside rounds of 5 steps" in ranks[0].output
