@@ -44,11 +44,15 @@ def _require_match(here: environment.Environment, plan: wire.Plan) -> None:
             f"start the program with hulk-launch or torchrun"
         )
     layout = plan.layout
-    if layout.width > 1 and (layout.pipeline > 1 or plan.inner_steps):
-        beside = f"pipeline {layout.pipeline}" if layout.pipeline > 1 else f"rounds of {plan.inner_steps} steps"
+    if plan.inner_steps and layout.width > 1:
         raise errors.ConfigurationError(
-            f"the plan has shard {layout.shard} and tensor {layout.tensor} beside {beside}: this program runs "
-            "them only without stages, and in every step together"
+            f"the plan has shard {layout.shard} and tensor {layout.tensor}, and rounds of {plan.inner_steps} steps: "
+            "replicas of several ranks come together in every step"
+        )
+    if layout.pipeline > 1 and layout.shard > 1:
+        raise errors.ConfigurationError(
+            f"the plan has pipeline {layout.pipeline} and shard {layout.shard}: this program's stages may have tensor "
+            "ranks, but shard 1"
         )
 
 

@@ -156,13 +156,13 @@ def lost_peers() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def lost_peers_while_computing() -> Iterator[None]:
-    """As `lost_peers`, where most of what may raise RuntimeError is no collective: only what a connection says."""
+def lost_peers_inside() -> Iterator[None]:
+    """As `lost_peers`, around a model that has collectives inside: its own errors stay what they are."""
     try:
         yield
     except HulkError:
         raise
     except RuntimeError as error:
-        if isinstance(error, dist.DistError) or "gloo/" in str(error):
+        if isinstance(error, dist.DistError) or "gloo/transport" in str(error):
             raise PeerLostError(str(error).partition("\n")[0]) from error
         raise

@@ -64,6 +64,18 @@ class ByteTask:
 
         return gpt_divided.divided(initialized(self._model), mesh)
 
+    def divided_layer(self, layer: torch.nn.Module, mesh: "DeviceMesh") -> torch.nn.Module:
+        """For stages of several tensor ranks."""
+        from hulk_runtime.examples import gpt_divided
+
+        return gpt_divided.divided_layer(layer, mesh)
+
+    def parts_of(self, name: str) -> tuple[str, ...]:
+        """What a parameter of `whole` is where layers are divided."""
+        from hulk_runtime.examples import gpt_divided
+
+        return gpt_divided.parts_of(name)
+
     def inputs(self, step: int, sequences: range) -> tuple[torch.Tensor]:
         """Bytes of `sequences`."""
         return (self._batch(step, sequences)[0],)

@@ -2,7 +2,9 @@
 
 from typing import TYPE_CHECKING
 
-from hulk_runtime.examples.gpt_model import Gpt
+from torch import nn
+
+from hulk_runtime.examples.gpt_model import Block, Gpt
 from hulk_runtime.examples.gpt_stages import DividedBlock
 from hulk_runtime.training.sharded_model import DividedModel
 
@@ -11,21 +13,23 @@ if TYPE_CHECKING:
 
 
 def divided(gpt: Gpt, mesh: "DeviceMesh | None") -> DividedModel:
-    """Both embeddings and the last norm, which tensor ranks all have, are in no layer: the head needs a table of them.
-
-    The three matrices of attention that one is of the undivided model are three here: each rank has whole heads.
-    """
-    whole = {name: _parts(name) if mesh else (name,) for name, _ in gpt.named_parameters()}
+    """Both embeddings and the last norm, of which tensor ranks have all, are in no layer: the head needs a table."""
+    whole = {name: parts_of(name) if mesh else (name,) for name, _ in gpt.named_parameters()}
     if mesh is not None:
         for number, block in enumerate(gpt.blocks):
-            gpt.blocks[number] = DividedBlock(block, mesh)  # type: ignore[arg-type]  # of Gpt's own blocks
+            gpt.blocks[number] = divided_layer(block, mesh)
     return DividedModel(gpt, list(gpt.blocks), whole)
 
 
-def _parts(name: str) -> tuple[str, ...]:
-    """The parameters that one of the undivided model is.
+def divided_layer(layer: nn.Module, mesh: "DeviceMesh") -> nn.Module:
+    """What a tensor rank has of a layer; all of what is no block."""
+    return DividedBlock(layer, mesh) if isinstance(layer, Block) else layer
 
-    >>> _parts("blocks.0.qkv.bias"), _parts("norm.weight")
+
+def parts_of(name: str) -> tuple[str, ...]:
+    """The parameters that one of the undivided model is: each rank has whole heads of each of attention's matrices.
+
+    >>> parts_of("blocks.0.qkv.bias"), parts_of("norm.weight")
     (('blocks.0.q.bias', 'blocks.0.k.bias', 'blocks.0.v.bias'), ('norm.weight',))
     """
     return tuple(name.replace(".qkv.", f".{part}.") for part in "qkv") if ".qkv." in name else (name,)

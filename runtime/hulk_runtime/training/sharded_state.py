@@ -4,18 +4,15 @@ So any other layout goes on from it, and this one from what any other has saved.
 that resumes, and on rank 0, which has all of the state in its host's memory, where it saves.
 """
 
-import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
-import torch.distributed as dist
 
 from hulk_runtime.checkpoints.fenced_checkpoints import Checkpoints, Entry
-from hulk_runtime.collective.process_group import Group, lost_peers
+from hulk_runtime.collective.process_group import Group
 from hulk_runtime.errors import CheckpointError
 from hulk_runtime.training import state
-from hulk_runtime.training.divided_tensor import Division
 from hulk_runtime.training.sharded_stepper import ShardedStepper
 from hulk_runtime.training.state import Content, Joined, Saved
 
@@ -32,7 +29,7 @@ class ShardKeeper:
         """What rank 0 is to commit; None on all others. Raises PeerLostError."""
         if self.stepper.groups.between.rank:
             return None
-        whole = b"".join(_gathered(self.stepper))
+        whole = b"".join(values.float().numpy().tobytes() for values in _gathered(self.stepper))
         return Saved(whole, content(self.stepper, self.optimizer)) if self.group.is_first else None
 
 
@@ -61,57 +58,33 @@ def resume(
     return step
 
 
-def _gathered(stepper: ShardedStepper) -> Iterator[bytes]:
+def _gathered(stepper: ShardedStepper) -> Iterator[torch.Tensor]:
     """Vectors of the whole model, backwards as ordinary checkpoints have them, on the replica's first rank."""
-    for number in range(stepper.num_vectors):
-        own = stepper.vector(number)
-        for parts in reversed(stepper.whole_names.values()):
-            for name in parts:
-                whole = _whole(stepper, stepper.divisions[name], own[name])
-                if whole is not None:
-                    yield whole.float().numpy().tobytes()
-
-
-def _whole(stepper: ShardedStepper, division: Division, own: torch.Tensor) -> torch.Tensor | None:
-    """A tensor of which each rank of the replica has a part; None but on its first rank."""
-    inside = stepper.groups.inside
-    places = [divmod(rank, division.num_tensor) for rank in range(inside.world_size)]
-    shapes = [torch.Size(division.shape_of(place)) for place in places]
-    longest = max(shape.numel() for shape in shapes)
-    padded = torch.nn.functional.pad(own.reshape(-1), (0, longest - own.numel()))
-    rows = [torch.empty_like(padded) for _ in places] if inside.is_first else None
-    with lost_peers():
-        dist.gather(padded, rows, group=inside.process_group, group_dst=0)
-    if rows is None:
-        return None
-    return division.whole(
-        {place: row[: shape.numel()].view(shape).cpu() for place, row, shape in zip(places, rows, shapes, strict=True)}
-    )
+    for number in range(stepper.optimizer.num_vectors):
+        yield from stepper.divided.gathered(stepper.optimizer.vector(number), reversed(list(stepper.divided.whole)))
 
 
 def _spread(group: Group, stepper: ShardedStepper, saved: torch.Tensor) -> None:
     """Rank 0's state to all: each tensor to the first rank of each replica, from there to the others."""
     between, inside = stepper.groups.between, stepper.groups.inside
     first = 0
-    for number in range(stepper.num_vectors):
-        targets = stepper.vector(number)
-        for parts in reversed(stepper.whole_names.values()):
-            for name in parts:
-                division, target = stepper.divisions[name], targets[name]
-                num = torch.Size(division.shape).numel()
-                whole = saved[first : first + num].clone() if group.is_first else torch.empty(num)
-                first += num
-                if inside.is_first:
-                    between.broadcast(whole)
-                inside.broadcast(whole)
-                target.copy_(division.part(whole.view(division.shape), stepper.place))
+    for number in range(stepper.optimizer.num_vectors):
+        own = stepper.optimizer.vector(number)
+        for name in reversed(list(stepper.divided.whole)):
+            num = stepper.divided.num_values(name)
+            values = saved[first : first + num].clone() if group.is_first else torch.empty(num)
+            first += num
+            if inside.is_first:
+                between.broadcast(values)
+            inside.broadcast(values)
+            stepper.divided.take(own, name, values)
 
 
 def _checked(entry: Entry, stepper: ShardedStepper, optimizer: str, whole: bytes) -> torch.Tensor:
     """A whole state as one vector; of local SGD there may be one more than needed."""
     state.require_same_model(entry, content(stepper, optimizer))
     vector_bytes = 4 * stepper.num_parameters
-    expected_bytes = vector_bytes * stepper.num_vectors
+    expected_bytes = vector_bytes * stepper.optimizer.num_vectors
     if len(whole) not in (expected_bytes, expected_bytes + vector_bytes):
         raise CheckpointError(f"checkpoint {entry.key} has {len(whole)} bytes, the model needs {expected_bytes}")
     return torch.frombuffer(bytearray(whole), dtype=torch.float32)
@@ -119,11 +92,7 @@ def _checked(entry: Entry, stepper: ShardedStepper, optimizer: str, whole: bytes
 
 def _require_agreement(group: Group, stepper: ShardedStepper, step: int) -> None:
     """Likes of several replicas hold the same bits."""
-    digest = hashlib.sha256(f"{step} ".encode())
-    for number in range(stepper.num_vectors):
-        for values in stepper.vector(number).values():
-            digest.update(values.cpu().numpy().tobytes())
-    rows = group.gather(torch.frombuffer(bytearray(digest.digest()), dtype=torch.uint8))
+    rows = group.gather(torch.frombuffer(bytearray(stepper.optimizer.digest(step)), dtype=torch.uint8))
     width = stepper.groups.inside.world_size
     differing = [rank for rank, row in enumerate(rows) if not torch.equal(row, rows[rank % width])]
     if differing:

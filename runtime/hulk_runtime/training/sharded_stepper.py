@@ -18,15 +18,14 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from hulk_runtime.collective.process_group import Group, lost_peers, lost_peers_while_computing
+from hulk_runtime.collective.process_group import Group, lost_peers, lost_peers_inside
 from hulk_runtime.collective.replica_groups import ReplicaGroups
 from hulk_runtime.errors import ConfigurationError
 from hulk_runtime.pipeline.micro_batches import even_shares
-from hulk_runtime.pipeline.shared_parameters import local
 from hulk_runtime.plan.wire import Plan
 from hulk_runtime.training.data_parallel import FlatGradients, StepReport, Tail, as_divided
-from hulk_runtime.training.divided_tensor import Place, divisions
-from hulk_runtime.training.optimizers import OPTIMIZERS
+from hulk_runtime.training.divided_tensor import DividedState, divisions
+from hulk_runtime.training.optimizers import OptimizerOfParts
 from hulk_runtime.training.sharded_model import ShardedTask, shard
 from hulk_runtime.training.stepper import AUTOCAST, BatchStepper, Timing
 
@@ -43,11 +42,11 @@ class ShardedStepper(BatchStepper):
             )
         self._task: ShardedTask = task
         self._groups, self._last = groups, plan.training.steps
-        self._place: Place = divmod(groups.inside.rank, layout.tensor)
         model = task.divided(groups.mesh["tp"] if layout.tensor > 1 else None)
-        self._module, self.whole_names = model.module, model.whole
+        self._module, self._place = model.module, divmod(groups.inside.rank, layout.tensor)
         named = dict(self._module.named_parameters())
-        self.divisions = dict(zip(named, divisions(list(named.values()), layout.shard, layout.tensor), strict=True))
+        parts = dict(zip(named, divisions(list(named.values()), layout.shard, layout.tensor), strict=True))
+        self.divided = DividedState(groups.inside, self._place, model.whole, parts)
         if layout.shard > 1:
             shard(model, groups.mesh["dp_shard"], AUTOCAST[plan.training.precision])
         else:
@@ -56,8 +55,7 @@ class ShardedStepper(BatchStepper):
         tail = Tail(group.rank, group.world_size)
         flat = FlatGradients(list(self.parameters.values()), groups.between.all_reduce, plan.num_buckets, tail.length)
         super().__init__(plan, group, flat, groups.between.wan, tail, metrics_port)
-        make = OPTIMIZERS[plan.training.optimizer]
-        self._optimizers = {name: make(local(p.detach())) for name, p in self.parameters.items()}
+        self.optimizer = OptimizerOfParts(plan.training.optimizer, self.parameters)
         self._passes = _passes(plan, groups, self._place[0])
 
     @property
@@ -73,35 +71,18 @@ class ShardedStepper(BatchStepper):
     @property
     def names(self) -> list[tuple[str, int]]:
         """Parameters of the undivided model and their sizes, in its order."""
-        named = self.parameters
-        return [(name, sum(named[part].numel() for part in parts)) for name, parts in self.whole_names.items()]
-
-    @property
-    def place(self) -> Place:
-        """Which shard and which tensor rank of its replica this one is."""
-        return self._place
+        return [(name, self.divided.num_values(name)) for name in self.divided.whole]
 
     @property
     def groups(self) -> ReplicaGroups:
         """Of this rank."""
         return self._groups
 
-    @property
-    def num_vectors(self) -> int:
-        """The parameters, and what the optimizer keeps of them."""
-        return 1 + len(next(iter(self._optimizers.values())).states)
-
-    def vector(self, number: int) -> dict[str, torch.Tensor]:
-        """What this rank has of the parameters (0), or of one of the optimizer's vectors."""
-        if number:
-            return {name: optimizer.states[number - 1] for name, optimizer in self._optimizers.items()}
-        return {name: local(parameter.detach()) for name, parameter in self.parameters.items()}
-
     def state_dict(self) -> dict[str, torch.Tensor]:
         """Parameters, and the optimizer's vectors as `optimizer.0.<name>`, divided among ranks as they are."""
         found: dict[str, torch.Tensor] = {name: parameter.detach() for name, parameter in self.parameters.items()}
-        for number in range(1, self.num_vectors):
-            for name, values in self.vector(number).items():
+        for number in range(1, self.optimizer.num_vectors):
+            for name, values in self.optimizer.vector(number).items():
                 found[f"optimizer.{number - 1}.{name}"] = as_divided(values, self.parameters[name])
         return found
 
@@ -134,12 +115,12 @@ class ShardedStepper(BatchStepper):
 
     def alone(self) -> float:
         """Together with the replica's other ranks."""
-        with lost_peers_while_computing():
+        with lost_peers_inside():
             return super().alone()
 
     def together(self, step: int, stop: bool, save: bool) -> tuple[Timing, StepReport]:
         """One step of all ranks; the last one is saved, and so is the one after which all stop."""
-        with lost_peers_while_computing():
+        with lost_peers_inside():
             timing, report = super().together(step, stop, save)
         return timing, replace(report, save=report.save or report.stop or step >= self._last)
 
@@ -149,10 +130,7 @@ class ShardedStepper(BatchStepper):
 
     def update(self, step: int, learning_rate: float) -> None:
         """Of what this rank has."""
-        for name, parameter in self.parameters.items():
-            assert parameter.grad is not None
-            own = local(parameter.detach()), local(parameter.grad)
-            self._optimizers[name].update(*own, step, learning_rate)
+        self.optimizer.update(step, learning_rate)
 
     def _backward(self, step: int, together: bool) -> float:
         """Tensor ranks have the same loss, which counts once."""
