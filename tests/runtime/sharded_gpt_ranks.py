@@ -1,4 +1,4 @@
-"""One rank of the bundled GPT in every case of a folder: replicas of shards and tensor ranks, in float64."""
+"""One rank of the bundled GPT in every case of a folder: shards, tensor ranks, stages of tensor ranks, in float64."""
 
 import os
 import sys
@@ -11,10 +11,12 @@ import torch.distributed as dist
 from hulk_runtime.collective import init_process_group, replica_groups
 from hulk_runtime.examples import gpt_divided
 from hulk_runtime.examples.gpt_model import initialized
+from hulk_runtime.examples.gpt_stages import gpt_layers
 from hulk_runtime.job import environment
 from hulk_runtime.plan.document import read
 from hulk_runtime.plan.wire import Model, Plan
-from hulk_runtime.training import sharded_state
+from hulk_runtime.training.layered_model import LayeredModel
+from hulk_runtime.training.pipeline_stepper import StageStepper
 from hulk_runtime.training.sharded_stepper import ShardedStepper
 from pipeline_cases import given, keep
 
@@ -26,6 +28,13 @@ class Tokens:
     """A task of drawn tokens."""
 
     learning_rate = LEARNING_RATE
+    divided_layer = staticmethod(gpt_divided.divided_layer)
+    parts_of = staticmethod(gpt_divided.parts_of)
+
+    def whole(self):
+        gpt = initialized(MODEL).double()
+        of = gpt_layers(gpt)
+        return LayeredModel(gpt, of, (((0, "token.weight"), (len(of) - 1, "weight")),))
 
     def divided(self, mesh):
         return gpt_divided.divided(initialized(MODEL).double(), mesh)
@@ -43,15 +52,25 @@ def tokens(step):
     return torch.randint(MODEL.vocabulary, (BATCH, MODEL.sequence_length + 1), generator=generator)
 
 
+def train_stages(plan, world):
+    stepper = StageStepper(plan, world, Tokens(), 0, silence_s=120.0)
+    stepper.alone()
+    losses = [stepper.together(step, stop=False, save=False)[1].loss for step in range(1, STEPS + 1)]
+    parameters = list(stepper.divided.gathered(stepper.optimizer.vector(0), stepper.names))
+    stepper.pipeline.close()
+    return {"losses": losses, "stage": dict(zip(stepper.names, parameters, strict=False))}
+
+
 def train(here, plan, world):
+    if plan.pipeline:
+        return train_stages(plan, world)
     with replica_groups.connect(here, plan, world) as groups:
         stepper = ShardedStepper(plan, world, groups, Tokens(), 0)
         stepper.alone()
         losses = [stepper.together(step, stop=False, save=False)[1].loss for step in range(1, STEPS + 1)]
         state = {name: whole(values) for name, values in stepper.state_dict().items()}
-        gathered = {}
-        for name, own in stepper.vector(0).items():
-            gathered[name] = sharded_state._whole(stepper, stepper.divisions[name], own)
+        names = [name for name, _ in stepper.names]
+        gathered = list(stepper.divided.gathered(stepper.optimizer.vector(0), names))
     return {"losses": losses, "state": state, "gathered": gathered}
 
 

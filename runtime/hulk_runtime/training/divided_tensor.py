@@ -77,10 +77,9 @@ class DividedState:
         Raises PeerLostError.
         """
         for name in names:
-            for part in self.whole[name]:
-                found = self._gathered(self.divisions[part], own[part])
-                if found is not None:
-                    yield found.reshape(-1)
+            found = [self._gathered(self.divisions[part], own[part]) for part in self.whole[name]]
+            if self.group.is_first:
+                yield torch.cat([values.reshape(-1) for values in found if values is not None])
 
     def take(self, own: Mapping[str, torch.Tensor], name: str, values: torch.Tensor) -> None:
         """Overwrite what this rank has of a name, of which the values are all."""
