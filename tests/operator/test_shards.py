@@ -79,6 +79,18 @@ def test_shards_may_be_chosen_where_nobody_says_otherwise(name: str, changes: di
 
 
 @pytest.mark.parametrize(
+    "parallelism",
+    [{"shard": 4, "tensor": 2}, {"shard": 2, "data": 2}, {"tensor": 4}, {"pipeline": 2, "tensor": 2}],
+)
+def test_hulks_own_example_runs_them_as_asked(parallelism: dict[str, int]) -> None:
+    command = ["hulk-launch", "-m", "hulk_runtime.examples.gpt"]
+    found = workload(parallelism, **{"template.spec.containers.0.command": command})
+    asked = [parallelism.get(name, 1) for name in ("pipeline", "shard", "tensor")]
+    assert [found.pipeline, found.shard, found.tensor] == asked
+    assert (found.stages_if_needed, found.shards_if_needed) == (False, False)
+
+
+@pytest.mark.parametrize(
     ("layout", "accelerate"),
     [
         (Layout(4), None),

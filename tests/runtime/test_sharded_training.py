@@ -109,4 +109,4 @@ def test_a_task_that_cannot_be_divided_is_refused(job: Job, plans: Plans) -> Non
 def test_rounds_of_local_steps_are_refused(job: Job, plans: Plans) -> None:
     ranks = job.start_ranks(plans((1, 2, 1), sync={"mode": "local", "innerSteps": 5}))
     assert {rank.wait() for rank in ranks} == {errors.ConfigurationError.exit_code}
-    assert "shard 2 and tensor 1 beside rounds of 5 steps" in ranks[0].output
+    assert "the plan has shard 2 and tensor 1, and rounds of 5 steps" in ranks[0].output

@@ -91,15 +91,16 @@ def _speeds(plan: Plan, preflight: Preflight, workload: Workload, topology: Topo
 
     A step waits for whoever is slowest in it. Where that takes longer than the slowest median, because times vary, all
     speeds are less by that much: so the slowest machine's share takes what the slowest rank of a step really takes.
-    A rank of a stage computes that stage's part of the model for its replica's sequences. One whose layers have no
-    FLOPs tells nothing of its machine.
+    The ranks of a stage compute that stage's part of the model for its replica's sequences, each as much. One whose
+    layers have no FLOPs tells nothing of its machine. What shards and tensor ranks wait for each other is in what they
+    measured, so it counts as slowness.
     """
     waiting = max(1.0, preflight.slowest_s / max(preflight.compute_s))
-    parts, num_stages = _parts_of_model(plan, workload, topology), plan.layout.pipeline
+    parts, layout = _parts_of_model(plan, workload, topology), plan.layout
     found: dict[str, list[float]] = defaultdict(list)
     for rank, (machine, compute_s) in enumerate(zip(plan.rank_machines, preflight.compute_s, strict=True)):
-        replica, stage = divmod(rank, num_stages)
-        flops = plan.shares[replica] * parts[machine][stage] * work(workload)
+        replica, stage = divmod(rank // layout.width, layout.pipeline)
+        flops = plan.shares[replica] * parts[machine][stage] * work(workload) / layout.width
         if flops:
             found[machine].append(flops / (compute_s * waiting))
     return {machine: median(values) for machine, values in found.items()}
