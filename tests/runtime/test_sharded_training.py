@@ -8,7 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import GPT
 from hulk_runtime import errors
+from test_launcher import LAUNCH
+from test_pipeline_training import schedule
 from test_wan_training import TWO, wan
 
 Job = Any  # of conftest
@@ -27,10 +30,10 @@ def plans(make_plan: Plans, make_training: Plans) -> Plans:
         data, shard, tensor = degrees
         training = {"globalBatch": BATCH, "microBatch": 2, "steps": STEPS, **changes.pop("training", {})}
         return make_plan(
-            (1,) * (data * shard * tensor),
+            changes.pop("accelerators", (1,) * (data * shard * tensor)),
             version=3,
             model=MODEL,
-            layout={"data": data, "shard": shard, "tensor": tensor, "pipeline": 1},
+            layout=changes.pop("layout", {"data": data, "shard": shard, "tensor": tensor, "pipeline": 1}),
             shares={1: [BATCH], 2: [3, 4]}[data],
             training=make_training(1, **training),
             **changes,
@@ -50,6 +53,16 @@ def test_replicas_of_two_regions_sum_over_the_planned_flows(job: Job, plans: Pla
     assert losses(first) == pytest.approx(expected, abs=TOLERANCE)
     assert " backend=gloo all_reduce=wan " in first.output
     assert "\nall-reduce max_mb=0.5243 n=5 " in first.output  # seen of each step by the next
+
+
+def test_hulk_launch_runs_the_ranks_of_a_worker(job: Job, plans: Plans) -> None:
+    """Two workers in two regions, each of two tensor ranks."""
+    expected = losses(job.run_ranks(plans((1, 1, 1)))[0])
+    job.write_plan(plans((2, 1, 2), accelerators=(2, 2), **wan(2, classes=TWO)))
+    workers = [job.start(*LAUNCH, *GPT, HULK_WORKER=str(worker)) for worker in range(2)]
+    assert [worker.wait() for worker in workers] == [0, 0], workers[0].output
+    assert losses(workers[0]) == pytest.approx(expected, abs=TOLERANCE)
+    assert "\nall-reduce max_mb=0.5243 n=5 " in workers[0].output
 
 
 def test_another_layout_goes_on_from_a_checkpoint(job: Job, plans: Plans) -> None:
@@ -106,7 +119,20 @@ def test_a_task_that_cannot_be_divided_is_refused(job: Job, plans: Plans) -> Non
     assert "the plan has shard 2 and tensor 1, and the program's task cannot be divided" in ranks[0].output
 
 
-def test_rounds_of_local_steps_are_refused(job: Job, plans: Plans) -> None:
-    ranks = job.start_ranks(plans((1, 2, 1), sync={"mode": "local", "innerSteps": 5}))
+STAGES = {"stages": [0, 2], "rings": [], "name": "1f1b", "schedule": schedule("1f1b", 2, 3)}
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"sync": {"mode": "local", "innerSteps": 5}}, "the plan has shard 2 and tensor 1, and rounds of 5 steps"),
+        (
+            {"pipeline": STAGES, "layout": {"data": 1, "shard": 2, "tensor": 1, "pipeline": 2}},
+            "the plan has pipeline 2 and shard 2: this program's stages may have tensor ranks, but shard 1",
+        ),
+    ],
+)
+def test_what_excludes_shards_is_refused(job: Job, plans: Plans, changes: dict[str, Any], words: str) -> None:
+    ranks = job.start_ranks(plans((1, 2, 1), accelerators=(1,) * (4 if "pipeline" in changes else 2), **changes))
     assert {rank.wait() for rank in ranks} == {errors.ConfigurationError.exit_code}
-    assert "the plan has shard 2 and tensor 1, and rounds of 5 steps" in ranks[0].output
+    assert words in ranks[0].output

@@ -1,4 +1,4 @@
-"""What a job's stages, shards and tensor ranks ask of its other wishes: what they exclude, and how many workers they make.
+"""What a job's stages, shards and tensor ranks ask of its other wishes, and how many workers they make.
 
 A stage is one accelerator, or as many as share its layers and divide its parameters, and the replicas of a stage sum
 its gradients by torch's own ring in every step: that is what the runtime carries out in this version. Its own training
@@ -32,7 +32,7 @@ def width(spec: HulkJobSpec) -> int:
 
 
 def runs_training_loop(spec: HulkJobSpec) -> bool:
-    """Whether the command runs a program of Hulk's own training loop, which shares the batch and carries out layouts."""
+    """Whether the command runs a program of Hulk's own training loop, which weighs shares and carries out layouts."""
     return _OWN.search(first_command(spec)) is not None
 
 

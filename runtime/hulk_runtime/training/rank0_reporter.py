@@ -68,7 +68,8 @@ class Rank0Reporter:
             f"parameters={stepper.num_parameters} buckets={num_buckets} "
             f"{local}planned_step_s={predicted} order={','.join(plan.nodes_by_rank()[:64])}"
         )
-        planned = plan.transport.bucket_bytes if plan.transport and not plan.pipeline else bucket_bytes
+        is_whole = plan.transport is not None and plan.layout.pipeline * plan.layout.width == 1
+        planned = plan.transport.bucket_bytes if plan.transport and is_whole else bucket_bytes
         if planned != bucket_bytes:
             say(f"buckets of {bucket_bytes} bytes, planned {planned}: this is not the model of the plan")
 
