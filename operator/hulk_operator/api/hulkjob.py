@@ -77,7 +77,8 @@ class Parallelism(Resource):
             description=(
                 "Stages. Above 1 each is one accelerator, or shard x tensor of them, and sync.mode must be auto or "
                 "ring. absent = 1; for Hulk's own example (-m hulk_runtime.examples.gpt) chosen by the plan where no "
-                "node has the memory for a whole model, or pins bind layers to different places."
+                "node has the memory for a whole model and shards are no quicker, or pins bind layers to different "
+                "places."
             ),
         ),
     ] = None

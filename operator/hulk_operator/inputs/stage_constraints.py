@@ -39,12 +39,11 @@ def runs_training_loop(spec: HulkJobSpec) -> bool:
 def may_have_shards(spec: HulkJobSpec) -> bool:
     """Whether shards may be planned although nobody asked for them, where a whole model has no place.
 
-    A program of Hulk's own loop gets stages there, which need no links inside a region; it has shards where they are
-    asked for. Local SGD is of whole models.
+    Local SGD is of whole models, and so is what goes on without a region in Hulk's own loop.
     """
-    asked = spec.parallelism
+    asked, goes_on = spec.parallelism, spec.sync.on_region_loss != "restart" and runs_training_loop(spec)
     is_open = asked.shard is None and asked.data is None and asked.pipeline is None
-    return is_open and not runs_training_loop(spec) and spec.sync.mode != "local" and not spec.placement.worker_nodes
+    return is_open and not goes_on and spec.sync.mode != "local" and not spec.placement.worker_nodes
 
 
 def refuse_beside_stages(spec: HulkJobSpec, model: Model) -> None:
