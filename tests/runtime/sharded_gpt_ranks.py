@@ -68,7 +68,7 @@ def train(here, plan, world):
         stepper = ShardedStepper(plan, world, groups, Tokens(), 0)
         stepper.alone()
         losses = [stepper.together(step, stop=False, save=False)[1].loss for step in range(1, STEPS + 1)]
-        state = {name: whole(values) for name, values in stepper.state_dict().items()}
+        state = {name: whole(values) for name, values in stepper.optimizer.state_dict().items()}
         names = [name for name, _ in stepper.names]
         gathered = list(stepper.divided.gathered(stepper.optimizer.vector(0), names))
     return {"losses": losses, "state": state, "gathered": gathered}

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from hulk_runtime.pipeline.shared_parameters import local, local_gradient
+from hulk_runtime.training.data_parallel import as_divided
 
 BETA_1: Final = 0.9
 BETA_2: Final = 0.999
@@ -75,6 +76,14 @@ class OptimizerOfParts:
         if number:
             return {name: optimizer.states[number - 1] for name, optimizer in self._optimizers.items()}
         return {name: local(parameter.detach()) for name, parameter in self._parameters.items()}
+
+    def state_dict(self) -> dict[str, torch.Tensor]:
+        """All vectors by name, divided among ranks as the parameters are; those kept beside as `optimizer.0.<name>`."""
+        found: dict[str, torch.Tensor] = {name: parameter.detach() for name, parameter in self._parameters.items()}
+        for number in range(1, self.num_vectors):
+            for name, values in self.vector(number).items():
+                found[f"optimizer.{number - 1}.{name}"] = as_divided(values, self._parameters[name])
+        return found
 
     def digest(self, step: int) -> bytes:
         """Of all bits that this rank has after a step."""

@@ -23,7 +23,7 @@ from hulk_runtime.collective.replica_groups import ReplicaGroups
 from hulk_runtime.errors import ConfigurationError
 from hulk_runtime.pipeline.micro_batches import even_shares
 from hulk_runtime.plan.wire import Plan
-from hulk_runtime.training.data_parallel import FlatGradients, StepReport, Tail, as_divided
+from hulk_runtime.training.data_parallel import FlatGradients, StepReport, Tail
 from hulk_runtime.training.divided_tensor import DividedState, divisions
 from hulk_runtime.training.optimizers import OptimizerOfParts
 from hulk_runtime.training.sharded_model import ShardedTask, shard
@@ -51,17 +51,17 @@ class ShardedStepper(BatchStepper):
             shard(model, groups.mesh["dp_shard"], AUTOCAST[plan.training.precision])
         else:
             self._module.to(group.device)
-        self.parameters = _in_order_of_backward(self._module, model.layers)
+        parameters = _in_order_of_backward(self._module, model.layers)
         tail = Tail(group.rank, group.world_size)
-        flat = FlatGradients(list(self.parameters.values()), groups.between.all_reduce, plan.num_buckets, tail.length)
+        flat = FlatGradients(list(parameters.values()), groups.between.all_reduce, plan.num_buckets, tail.length)
         super().__init__(plan, group, flat, groups.between.wan, tail, metrics_port)
-        self.optimizer = OptimizerOfParts(plan.training.optimizer, self.parameters)
+        self.optimizer = OptimizerOfParts(plan.training.optimizer, parameters)
         self._passes = _passes(plan, groups, self._place[0])
 
     @property
     def num_parameters(self) -> int:
         """Of the whole model."""
-        return sum(parameter.numel() for parameter in self.parameters.values())
+        return sum(num for _, num in self.names)
 
     @property
     def learning_rate(self) -> float:
@@ -77,14 +77,6 @@ class ShardedStepper(BatchStepper):
     def groups(self) -> ReplicaGroups:
         """Of this rank."""
         return self._groups
-
-    def state_dict(self) -> dict[str, torch.Tensor]:
-        """Parameters, and the optimizer's vectors as `optimizer.0.<name>`, divided among ranks as they are."""
-        found: dict[str, torch.Tensor] = {name: parameter.detach() for name, parameter in self.parameters.items()}
-        for number in range(1, self.optimizer.num_vectors):
-            for name, values in self.optimizer.vector(number).items():
-                found[f"optimizer.{number - 1}.{name}"] = as_divided(values, self.parameters[name])
-        return found
 
     def set_timeout(self, seconds: float) -> None:
         """Of all groups."""
