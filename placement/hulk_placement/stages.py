@@ -11,7 +11,8 @@ from hulk_placement.workload import Workload
 
 def staged(workload: Workload) -> Workload:
     """The workload with as many stages as are best, as a runtime carries them out that sums by gloo's ring alone."""
-    return replace(workload, pipeline=None, recompute=False, sync=Sync("ring"), stages_if_needed=False)
+    asked = replace(workload, stages_if_needed=False, shards_if_needed=False)
+    return replace(asked, pipeline=None, recompute=False, sync=Sync("ring"))
 
 
 def as_planned(workload: Workload, plan: Plan) -> Workload:

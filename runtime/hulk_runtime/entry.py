@@ -43,10 +43,16 @@ def _require_match(here: environment.Environment, plan: wire.Plan) -> None:
             f"world of {here.world_size} ranks, the plan has {plan.num_ranks}: with several accelerators per worker, "
             f"start the program with hulk-launch or torchrun"
         )
-    if plan.layout.shard * plan.layout.tensor > 1:
+    layout = plan.layout
+    if plan.inner_steps and layout.width > 1:
         raise errors.ConfigurationError(
-            f"the plan has shard {plan.layout.shard} and tensor {plan.layout.tensor}: this program's ranks compute "
-            "their layers alone, with shard 1 and tensor 1"
+            f"the plan has shard {layout.shard} and tensor {layout.tensor}, and rounds of {plan.inner_steps} steps: "
+            "replicas of several ranks come together in every step"
+        )
+    if layout.pipeline > 1 and layout.shard > 1:
+        raise errors.ConfigurationError(
+            f"the plan has pipeline {layout.pipeline} and shard {layout.shard}: this program's stages may have tensor "
+            "ranks, but shard 1"
         )
 
 

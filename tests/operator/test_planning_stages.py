@@ -160,6 +160,32 @@ async def test_speeds_follow_from_what_each_stage_computes() -> None:
     assert await world.planner.calibrate(view, Preflight(1, tuple(own_s[:2]))) is None
 
 
+@pytest.mark.parametrize(
+    ("parallelism", "num_workers"),
+    [({"pipeline": 2, "tensor": 2}, 2), ({"data": 2, "tensor": 2}, 2), ({"data": 1, "shard": 2, "tensor": 2}, 1)],
+)
+async def test_the_ranks_of_a_stage_compute_a_part_of_it_each(parallelism: dict[str, int], num_workers: int) -> None:
+    """As if every rank reached 1 GFLOP/s, two or four to a node: without their waiting for each other it is more."""
+    each = 4 // num_workers
+    nodes = [node(name, each) for name in NODES[:num_workers]]
+    workers = {"min": num_workers, "max": num_workers, "acceleratorsPerWorker": each}
+    async with planning_over(*nodes, job("one", 4, parallelism=parallelism, model=SHAPE, workers=workers)) as world:
+        world.planner.request("lab/one")
+        answer = await world.answer("one")
+        assert isinstance(answer, Planned), answer
+        full = world.commit("one").full
+        plan, one = full.plan, world.view("one")
+        cells = [divmod(rank // plan.layout.width, plan.layout.pipeline) for rank in range(4)]
+        own_s = [
+            plan.shares[replica] * stage_flops(world, plan, stage) / plan.layout.width / 1e9 for replica, stage in cells
+        ]
+        view = View(job=one.job, status=one.status, now=NOW, full=full)
+        made = await world.planner.calibrate(view, Preflight(1, tuple(own_s)))
+    assert made is not None
+    assert all(1.01e9 < speed < 1.2e9 for speed in made.flops_per_s.values()), made.flops_per_s
+    assert made.prediction.compute_microseconds == pytest.approx(max(own_s) * 1e6, rel=1e-4)
+
+
 async def test_a_known_products_curve_says_what_part_of_the_model_a_stage_is() -> None:
     """What was measured is what is predicted, also where seconds do not follow FLOPs."""
     nodes = [node(name) for name in NODES]

@@ -18,6 +18,7 @@ from hulk_placement.topology import Machine, Topology
 from hulk_placement.workload import Workload
 
 NODES = {"a": 8, "b": 8}
+EXAMPLE = {"template.spec.containers.0.command": ["hulk-launch", "-m", "hulk_runtime.examples.gpt"]}
 
 
 def workload(parallelism: dict[str, Any], workers: dict[str, Any] | None = None, **changes: Any) -> Workload:
@@ -71,11 +72,24 @@ def test_workers_that_make_no_whole_replicas_are_refused_with_the_numbers() -> N
         ("replicas stated", {"parallelism": {"data": 4}}, False),
         ("no shards", {"parallelism": {"shard": 1}}, False),
         ("apart for steps", {"sync": {"mode": "local"}}, False),
+        ("Hulk's own example", EXAMPLE, True),
+        ("Hulk's own example, without a lost region", {**EXAMPLE, "sync": {"onRegionLoss": "continue"}}, False),
     ],
 )
 def test_shards_may_be_chosen_where_nobody_says_otherwise(name: str, changes: dict[str, Any], expected: bool) -> None:
     found = HulkJob.model_validate(job({"parallelism": {}, **changes}))
     assert to_workload(found, to_model(found.spec), Situation(1, NODES)).shards_if_needed is expected
+
+
+@pytest.mark.parametrize(
+    "parallelism",
+    [{"shard": 4, "tensor": 2}, {"shard": 2, "data": 2}, {"tensor": 4}, {"pipeline": 2, "tensor": 2}],
+)
+def test_hulks_own_example_runs_them_as_asked(parallelism: dict[str, int]) -> None:
+    found = workload(parallelism, **EXAMPLE)
+    asked = [parallelism.get(name, 1) for name in ("pipeline", "shard", "tensor")]
+    assert [found.pipeline, found.shard, found.tensor] == asked
+    assert (found.stages_if_needed, found.shards_if_needed) == (False, False)
 
 
 @pytest.mark.parametrize(

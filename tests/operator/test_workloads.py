@@ -214,14 +214,19 @@ def test_a_text_that_is_no_model_is_said_with_its_config_map(form: str, text: st
     ("changes", "reason", "words"),
     [
         (
-            {"parallelism": {"pipeline": 2, "tensor": 4}},
+            {"parallelism": {"pipeline": 2, "shard": 2, "tensor": 4}},
             "UnsupportedLayout",
-            "The job asks for shard 1 and tensor 4; Hulk's own programs run data parallelism and pipeline stages",
+            "The job asks for shard 2, tensor 4 and pipeline 2, which exclude each other in Hulk's own training loop",
         ),
         (
-            {"parallelism": {"shard": 2}},
+            {"parallelism": {"shard": 2}, "sync": {"mode": "local"}},
             "UnsupportedLayout",
-            "The job asks for shard 2 and tensor 1; Hulk's own programs run data parallelism and pipeline stages",
+            "The job asks for shard 2, tensor 1 and sync.mode local, which exclude each other",
+        ),
+        (
+            {"parallelism": {"tensor": 2}, "sync": {"onRegionLoss": "continue"}},
+            "UnsupportedLayout",
+            "The job asks for shard 1, tensor 2 and sync.onRegionLoss continue, which exclude each other",
         ),
         (
             {"parallelism": {"data": 3}, "workers": {"min": 1, "max": 4, "acceleratorsPerWorker": 2}},

@@ -88,3 +88,21 @@ def test_a_plan_with_stages_is_compared_with_others_that_may_have_them() -> None
     assert as_planned(asked, plan) == staged(asked)
     small = job("b/small", SMALL, 2)
     assert as_planned(small, solve([small], (), world(60), Budget(2000)).plans[small.key]) == small
+
+
+def test_shards_or_stages_whichever_are_quicker_and_there_is_room_for() -> None:
+    """Shards in a machine of four, stages over the regions of four machines, where no group of shards has room."""
+    both = replace(job("a/large", LARGE, 4), shards_if_needed=True)
+    one = Topology((Machine("m0", "eu", num_accelerators=4, memory_bytes=60 * MIB, inside=Link(1e-7, 1e12)),))
+    regions = [f"r{n}" for n in range(4)]
+    links = {(a, b): Link(0.03, 1e8) for a in regions for b in regions}
+    machines = tuple(
+        Machine(f"m{n}", region, num_accelerators=1, memory_bytes=60 * MIB) for n, region in enumerate(regions)
+    )
+    apart = Topology(machines, region_links=links)
+    inside = solve([replace(both, candidates={"m0": 4})], (), one, Budget(2000)).plans[both.key]
+    assert (inside.layout.shard, inside.layout.pipeline) == (4, 1)
+    assert [sentence for sentence in inside.why if "divided among 4 ranks inside a machine" in sentence]
+    between = solve([both], (), apart, Budget(2000)).plans[both.key]
+    assert (between.layout.shard, between.layout.pipeline) == (1, 4)
+    assert as_planned(both, between) == staged(both)

@@ -68,7 +68,13 @@ def staged(make_plan: Plans, make_training: Plans) -> Plans:
     """staged(replicas, stages, name, **changes) -> a plan of so many pipelines."""
 
     def make(
-        num_replicas: int, stages: tuple[int, ...], name: str = "1f1b", num: int = 3, steps: int = STEPS, **changes: Any
+        num_replicas: int,
+        stages: tuple[int, ...],
+        name: str = "1f1b",
+        num: int = 3,
+        steps: int = STEPS,
+        tensor: int = 1,
+        **changes: Any,
     ) -> dict[str, Any]:
         pipeline = {
             "stages": list(stages),
@@ -80,14 +86,14 @@ def staged(make_plan: Plans, make_training: Plans) -> Plans:
         }
         share = BATCH // num_replicas
         said = {
-            "layout": {"data": num_replicas, "pipeline": len(stages), "tensor": 1},
+            "layout": {"data": num_replicas, "pipeline": len(stages), "tensor": tensor},
             "shares": [share + 1, *[share] * (num_replicas - 2), share - 1] if num_replicas > 1 else [BATCH],
             "model": MODEL,
             "training": make_training(globalBatch=BATCH, steps=steps, **changes.pop("training", {})),
             "pipeline": pipeline,
             **changes,
         }
-        return make_plan((1,) * (num_replicas * len(stages)), **said)
+        return make_plan((1,) * (num_replicas * len(stages) * tensor), **said)
 
     return make
 
@@ -120,16 +126,22 @@ def expected(module_job: Job, make_plan: Plans) -> list[float]:
     return losses(process)
 
 
-CASES = [(1, (0, 2, 4), "gpipe"), (1, (0, 1), "explicit"), (2, (0, 3), "1f1b"), (2, (0, 2, 5), "explicit")]
+CASES = [
+    (1, (0, 2, 4), "gpipe", 1),
+    (1, (0, 1), "explicit", 1),
+    (2, (0, 3), "1f1b", 1),
+    (2, (0, 2, 5), "explicit", 1),
+    (1, (0, 3), "1f1b", 2),
+]
 
 
-@pytest.mark.parametrize(("num_replicas", "stages", "name"), CASES)
+@pytest.mark.parametrize(("num_replicas", "stages", "name", "tensor"), CASES)
 def test_stages_train_as_one_process_does(
-    job: Job, staged: Plans, expected: list[float], num_replicas: int, stages: tuple[int, ...], name: str
+    job: Job, staged: Plans, expected: list[float], num_replicas: int, stages: tuple[int, ...], name: str, tensor: int
 ) -> None:
     """Replicas of 7 and 5 sequences, micro-batches of two or three: gradients are weighed by samples."""
     assert expected[-1] < expected[0] - 0.1
-    plan = staged(num_replicas, stages, name)
+    plan = staged(num_replicas, stages, name, tensor=tensor)
     first, *others = job.run_ranks(plan, HULK_PIPELINE_LOG=str(job.folder))
     assert losses(first) == pytest.approx(expected, abs=TOLERANCE)
     assert all(not process.losses() for process in others)
@@ -143,7 +155,7 @@ def assert_executed(folder: Path, plan: Plan) -> None:
     for rank in range(plan.num_ranks):
         lines = [json.loads(line) for line in (folder / f"rank-{rank}.jsonl").read_text().splitlines()]
         assert [line["step"] for line in lines] == list(range(1, plan.training.steps + 1))
-        device = rank % plan.layout.pipeline
+        device = rank // plan.layout.tensor % plan.layout.pipeline
         wanted = [[told.blocks[block].name, m] for block, m in told.orders[device].turns]
         assert all([turn[:2] for turn in line["turns"]] == wanted for line in lines)
         assert all(line["device"] == device for line in lines)
@@ -154,11 +166,12 @@ def test_a_step_in_bf16_trains_too(job: Job, staged: Plans, expected: list[float
     assert losses(first) == pytest.approx(expected, abs=0.05)
 
 
-LAYOUTS: dict[str, tuple[int, tuple[int, ...]]] = {
-    "three stages": (1, (0, 2, 4)),
-    "other cut": (1, (0, 5)),
-    "two replicas": (2, (0, 3)),
-    "whole": (2, ()),
+LAYOUTS: dict[str, tuple[int, tuple[int, ...], int]] = {
+    "three stages": (1, (0, 2, 4), 1),
+    "other cut": (1, (0, 5), 1),
+    "two replicas": (2, (0, 3), 1),
+    "whole": (2, (), 1),
+    "tensor ranks": (1, (0, 3), 2),
 }
 
 
@@ -169,15 +182,17 @@ LAYOUTS: dict[str, tuple[int, tuple[int, ...]]] = {
         pytest.param("other cut", "two replicas", marks=pytest.mark.whole),
         pytest.param("two replicas", "whole", marks=pytest.mark.whole),
         ("whole", "three stages"),
+        ("three stages", "tensor ranks"),
+        ("tensor ranks", "whole"),
     ],
 )
 def test_a_job_goes_on_on_another_layout(
     job: Job, staged: Plans, alone: Plans, expected: list[float], before: str, after: str
 ) -> None:
     def run(layout: str, attempt: int, steps: int) -> Process:
-        num_replicas, stages = LAYOUTS[layout]
+        num_replicas, stages, tensor = LAYOUTS[layout]
         said = {"attempt": attempt, "steps": steps}
-        plan = staged(num_replicas, stages, **said) if stages else alone(num_replicas, **said)
+        plan = staged(num_replicas, stages, tensor=tensor, **said) if stages else alone(num_replicas, **said)
         kept = (job.folder / "kept").as_uri()
         return job.run_ranks(plan, HULK_CHECKPOINT_URL=kept, HULK_CHECKPOINT_EVERY_STEPS="3")[0]
 

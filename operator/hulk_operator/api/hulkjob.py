@@ -77,7 +77,8 @@ class Parallelism(Resource):
             description=(
                 "Stages. Above 1 each is one accelerator, or shard x tensor of them, and sync.mode must be auto or "
                 "ring. absent = 1; for Hulk's own example (-m hulk_runtime.examples.gpt) chosen by the plan where no "
-                "node has the memory for a whole model, or pins bind layers to different places."
+                "node has the memory for a whole model and shards are no quicker, or pins bind layers to different "
+                "places."
             ),
         ),
     ] = None
@@ -89,8 +90,9 @@ class Parallelism(Resource):
             description=(
                 "Ranks that divide a replica's parameters, gradients and optimizer states (FSDP), inside a node or on "
                 "alike nodes of one region; replicas sum their shards. absent = 1; chosen by the plan where no node "
-                "has the memory for a whole model, for a program that may shard it. hulk.device_mesh() and HULK_* "
-                "variables tell the program. Hulk's own programs run 1 only."
+                "has the memory for a whole model, for a script that may shard it. hulk.device_mesh() and HULK_* "
+                "variables tell the script; Hulk's own example (-m hulk_runtime.examples.gpt) runs them as planned, "
+                "not beside stages."
             ),
         ),
     ] = None
@@ -101,7 +103,7 @@ class Parallelism(Resource):
             le=64,
             description=(
                 "Tensor-parallel ranks, on one node; absent = 1; chosen by the plan where it chooses shards that do "
-                "not do alone. Hulk's own programs run 1 only."
+                "not do alone. Hulk's own example runs them as planned, also in stages."
             ),
         ),
     ] = None

@@ -20,11 +20,11 @@ _LAUNCHER: Final = re.compile(rf"(?:^|[\s/;&(]){names.LAUNCHER}(?:\s|$)")
 
 def is_wanted(spec: HulkJobSpec) -> bool:
     """Whether Hulk is to bring its all-reduce into the program."""
-    return spec.instrumentation == names.INSTRUMENTATION_AUTO and not is_own_program(spec)
+    return spec.instrumentation == names.INSTRUMENTATION_AUTO and not has_runtime(spec)
 
 
-def is_own_program(spec: HulkJobSpec) -> bool:
-    """Whether the command is known to be one of Hulk's own programs."""
+def has_runtime(spec: HulkJobSpec) -> bool:
+    """Whether the command is known to run a module of Hulk's runtime, which has it in its image."""
     return _OWN.search(first_command(spec)) is not None
 
 
@@ -35,4 +35,4 @@ def is_launched(spec: HulkJobSpec) -> bool:
 
 def can_sum_between_regions(spec: HulkJobSpec) -> bool:
     """Whether the program can make the plan's sums without an import of its own."""
-    return spec.instrumentation == names.INSTRUMENTATION_AUTO or is_own_program(spec)
+    return spec.instrumentation == names.INSTRUMENTATION_AUTO or has_runtime(spec)

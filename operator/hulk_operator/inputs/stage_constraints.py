@@ -1,7 +1,8 @@
-"""What a job's stages ask of its other wishes: refusals of what excludes them, and how many workers they make.
+"""What a job's stages, shards and tensor ranks ask of its other wishes, and how many workers they make.
 
 A stage is one accelerator, or as many as share its layers and divide its parameters, and the replicas of a stage sum
-its gradients by torch's own ring in every step: that is what the runtime carries out in this version.
+its gradients by torch's own ring in every step: that is what the runtime carries out in this version. Its own training
+loop has stages of tensor ranks, but not of shards.
 """
 
 import math
@@ -30,19 +31,19 @@ def width(spec: HulkJobSpec) -> int:
     return (spec.parallelism.shard or 1) * (spec.parallelism.tensor or 1)
 
 
-def is_own_program(spec: HulkJobSpec) -> bool:
-    """Whether the command runs one of Hulk's own programs."""
+def runs_training_loop(spec: HulkJobSpec) -> bool:
+    """Whether the command runs a program of Hulk's own training loop, which weighs shares and carries out layouts."""
     return _OWN.search(first_command(spec)) is not None
 
 
 def may_have_shards(spec: HulkJobSpec) -> bool:
     """Whether shards may be planned although nobody asked for them, where a whole model has no place.
 
-    A program that trains by a plan's stages gets these; others of Hulk's own hold whole models. Local SGD is of those.
+    Local SGD is of whole models, and so is what goes on without a region in Hulk's own loop.
     """
-    asked = spec.parallelism
+    asked, goes_on = spec.parallelism, spec.sync.on_region_loss != "restart" and runs_training_loop(spec)
     is_open = asked.shard is None and asked.data is None and asked.pipeline is None
-    return is_open and not is_own_program(spec) and spec.sync.mode != "local" and not spec.placement.worker_nodes
+    return is_open and not goes_on and spec.sync.mode != "local" and not spec.placement.worker_nodes
 
 
 def refuse_beside_stages(spec: HulkJobSpec, model: Model) -> None:
@@ -60,9 +61,39 @@ def refuse_beside_stages(spec: HulkJobSpec, model: Model) -> None:
         raise _unsupported(f"The job asks for pipeline {num_stages} and {wish}, which exclude each other: {why}")
 
 
+def refuse_beside_width(spec: HulkJobSpec) -> None:
+    """UnusableJobError for a wish that shards and tensor ranks exclude in Hulk's own training loop.
+
+    What a script makes of them is its own.
+    """
+    if width(spec) == 1 or not runs_training_loop(spec):
+        return
+    asked, sync = spec.parallelism, spec.sync
+    wishes = (
+        (
+            asked.pipeline is not None and asked.pipeline > 1 and (asked.shard or 1) > 1,
+            f"pipeline {asked.pipeline}",
+            "its stages may have tensor ranks, but shard 1",
+        ),
+        (sync.mode == "local", "sync.mode local", "its replicas of several ranks come together in every step"),
+        (
+            sync.on_region_loss != "restart",
+            f"sync.onRegionLoss {sync.on_region_loss}",
+            "it goes on without a region only where each rank holds the whole model",
+        ),
+    )
+    for is_asked, wish, why in wishes:
+        if is_asked:
+            raise _unsupported(
+                f"The job asks for shard {asked.shard or 1}, tensor {asked.tensor or 1} and {wish}, which exclude each "
+                f"other in Hulk's own training loop: {why}"
+            )
+
+
 def may_have_stages(spec: HulkJobSpec) -> bool:
     """Whether stages may be planned although nobody asked for them, where a whole model has no place."""
-    is_open = spec.parallelism.pipeline is None and spec.parallelism.data is None
+    asked = spec.parallelism
+    is_open = asked.pipeline is None and asked.data is None and (asked.shard or 1) == 1
     return is_open and _TRAINS_STAGES.search(first_command(spec)) is not None and not any(_excluded(spec))
 
 

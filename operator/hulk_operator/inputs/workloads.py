@@ -1,7 +1,7 @@
 """Turns a HulkJob into the planner's `Workload`: the model counted, the spec's words as numbers.
 
-What this version cannot do (shards in Hulk's own programs, wishes that stages exclude) is refused here with a reason,
-before anything is planned. The model's text, where it is in a ConfigMap, is read by the caller.
+What this version cannot do (wishes that stages, shards or tensor ranks exclude) is refused here with a reason, before
+anything is planned. The model's text, where it is in a ConfigMap, is read by the caller.
 """
 
 import json
@@ -31,11 +31,12 @@ from hulk_operator.inputs.placement_constraints import (
 )
 from hulk_operator.inputs.stage_constraints import (
     RING,
-    is_own_program,
     may_have_shards,
     may_have_stages,
     num_workers,
     refuse_beside_stages,
+    refuse_beside_width,
+    runs_training_loop,
     width,
 )
 from hulk_operator.inputs.unknown_model import stand_in
@@ -198,18 +199,13 @@ def to_sync(spec: HulkJobSpec) -> Sync:
 
 def to_shares(spec: HulkJobSpec) -> str:
     """How the batch is shared: as asked, else by speed where the program is known to weigh gradients by sequences."""
-    return spec.training.shares or ("planned" if is_own_program(spec) else "equal")
+    return spec.training.shares or ("planned" if runs_training_loop(spec) else "equal")
 
 
 def refuse_unsupported(spec: HulkJobSpec, model: Model) -> None:
     """UnusableJobError for what the API knows and this version does not do yet."""
     asked = spec.parallelism
-    if width(spec) > 1 and is_own_program(spec):
-        raise UnusableJobError(
-            "UnsupportedLayout",
-            f"The job asks for shard {asked.shard or 1} and tensor {asked.tensor or 1}; Hulk's own programs run data "
-            "parallelism and pipeline stages, shard 1 and tensor 1. A script of your own may have both.",
-        )
+    refuse_beside_width(spec)
     if not model.shares_heads(asked.tensor or 1):
         words = f"The job asks for tensor {asked.tensor}: {heads_words(model, asked.tensor or 1)}."
         raise UnusableJobError("UnsupportedLayout", words)

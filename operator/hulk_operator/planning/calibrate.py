@@ -23,6 +23,10 @@ from hulk_operator.reconcile.plan_summary import prediction_summary
 from hulk_operator.reconcile.types import Calibration, View
 
 FRESH: Final = timedelta(seconds=2)
+ROUNDS: Final = 4
+"""Of looking for what ranks of a stage compute for: how long they wait for each other depends on it."""
+LEAST_COMPUTING: Final = 0.1
+"""Of what they measured."""
 
 
 class Calibrator:
@@ -66,15 +70,18 @@ async def _calibrate(
     if plan.stages[-1] >= workload.model.num_layers:
         return None
     products = inventory.products(resource)
-    shown = _speeds(plan, preflight, workload, topology)
-    speeds = {machine: possible(flops_per_s, products[machine]) for machine, flops_per_s in shown.items()}
     micro_batch = min(plan.micro_batch, *plan.shares)
-    measured = replace(
-        workload,
-        flops_per_s={**workload.flops_per_s, **speeds},
-        measured_micro_batch={**workload.measured_micro_batch, **dict.fromkeys(speeds, micro_batch)},
-    )
-    foreseen = await search.foresee(plan, measured, topology)
+    measured_s = computing_s = _rank_seconds(preflight)
+    for _ in range(ROUNDS if plan.layout.width > 1 else 1):
+        shown = _speeds(plan, computing_s, workload, topology)
+        speeds = {machine: possible(flops_per_s, products[machine]) for machine, flops_per_s in shown.items()}
+        measured = replace(
+            workload,
+            flops_per_s={**workload.flops_per_s, **speeds},
+            measured_micro_batch={**workload.measured_micro_batch, **dict.fromkeys(speeds, micro_batch)},
+        )
+        foreseen = await search.foresee(plan, measured, topology)
+        computing_s = _without_waiting(measured_s, computing_s, foreseen.prediction.rank_compute_s)
     return Calibration(
         attempt=plan.attempt,
         prediction=prediction_summary(foreseen.prediction, plan, "preflight", now, foreseen.transfer_s),
@@ -86,22 +93,43 @@ async def _calibrate(
     )
 
 
-def _speeds(plan: Plan, preflight: Preflight, workload: Workload, topology: Topology) -> dict[str, float]:
-    """FLOP/s of one accelerator of each machine in this gang, over the whole model: the median over its ranks.
+def _rank_seconds(preflight: Preflight) -> tuple[float, ...]:
+    """What each rank takes in a step, which waits for whoever is slowest in it.
 
-    A step waits for whoever is slowest in it. Where that takes longer than the slowest median, because times vary, all
-    speeds are less by that much: so the slowest machine's share takes what the slowest rank of a step really takes.
-    A rank of a stage computes that stage's part of the model for its replica's sequences. One whose layers have no
-    FLOPs tells nothing of its machine.
+    Where that takes longer than the slowest median, because times vary, all take longer by that much: so the slowest
+    machine's share takes what the slowest rank of a step really takes.
     """
     waiting = max(1.0, preflight.slowest_s / max(preflight.compute_s))
-    parts, num_stages = _parts_of_model(plan, workload, topology), plan.layout.pipeline
+    return tuple(compute_s * waiting for compute_s in preflight.compute_s)
+
+
+def _without_waiting(
+    measured_s: Sequence[float], computing_s: Sequence[float], predicted_s: Sequence[float]
+) -> tuple[float, ...]:
+    """What the ranks of a stage, which measure together, compute for: without what they are predicted to wait besides.
+
+    >>> _without_waiting([4.0, 4.0], [4.0, 3.0], [5.0, 4.0])
+    (3.0, 3.0)
+    """
+    each = zip(measured_s, computing_s, predicted_s, strict=True)
+    return tuple(
+        max(LEAST_COMPUTING * all_s, all_s - max(0.0, with_waiting_s - own_s)) for all_s, own_s, with_waiting_s in each
+    )
+
+
+def _speeds(plan: Plan, computing_s: Sequence[float], workload: Workload, topology: Topology) -> dict[str, float]:
+    """FLOP/s of one accelerator of each machine in this gang, over the whole model: the median over its ranks.
+
+    The ranks of a stage compute that stage's part of the model for its replica's sequences, each as much. One whose
+    layers have no FLOPs tells nothing of its machine.
+    """
+    parts, layout = _parts_of_model(plan, workload, topology), plan.layout
     found: dict[str, list[float]] = defaultdict(list)
-    for rank, (machine, compute_s) in enumerate(zip(plan.rank_machines, preflight.compute_s, strict=True)):
-        replica, stage = divmod(rank, num_stages)
-        flops = plan.shares[replica] * parts[machine][stage] * work(workload)
+    for rank, (machine, compute_s) in enumerate(zip(plan.rank_machines, computing_s, strict=True)):
+        replica, stage = divmod(rank // layout.width, layout.pipeline)
+        flops = plan.shares[replica] * parts[machine][stage] * work(workload) / layout.width
         if flops:
-            found[machine].append(flops / (compute_s * waiting))
+            found[machine].append(flops / compute_s)
     return {machine: median(values) for machine, values in found.items()}
 
 

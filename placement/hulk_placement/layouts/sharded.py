@@ -25,6 +25,7 @@ from hulk_placement.layouts.space import tensor_degrees
 from hulk_placement.plan import Plan, WorkerSlot
 from hulk_placement.search.problem import NO_MEMORY, slots
 from hulk_placement.solution import Budget, Unplaced
+from hulk_placement.stages import staged
 from hulk_placement.topology import Link, LinkKind, Machine, Topology
 from hulk_placement.words import counted, gib
 from hulk_placement.workload import Workload, replicas_words
@@ -61,8 +62,23 @@ def place_sharded(
 ) -> Plan | Unplaced:
     """The best plan with the shard degree that is asked for, else of all that there is room for; or why there is none.
 
-    Tensor parallelism is tried where the workload leaves it open and shards alone do not do.
+    Tensor parallelism is tried where the workload leaves it open and shards alone do not do. Stages are, where the
+    workload may have these in place of shards: the quicker ones are planned.
     """
+    if not workload.stages_if_needed:
+        return _place_sharded(workload, topology, budget, clock, start)
+    half = replace(budget, seconds=budget.seconds / 2, iterations=max(1, budget.iterations // 2))
+    found = _place_sharded(replace(workload, stages_if_needed=False), topology, half, clock, start)
+    stages = layouts.place(staged(replace(workload, shard=1)), topology, half, clock, start=start)
+    if isinstance(found, Unplaced) or isinstance(stages, Unplaced):
+        return stages if isinstance(found, Unplaced) else found
+    best = best_of((found, stages), workload)
+    return replace(best, why=tuple(dict.fromkeys((*_sentences(best, workload, topology), *best.why))))
+
+
+def _place_sharded(
+    workload: Workload, topology: Topology, budget: Budget, clock: Clock, start: Plan | None
+) -> Plan | Unplaced:
     degrees = [workload.shard] if workload.shard is not None else _degrees(workload, topology)
     if words := replicas_words(
         (workload.data or 1) * min(degrees, default=1), workload.micro_batch, workload.global_batch, "ranks"

@@ -54,7 +54,9 @@ class Group:
         The last `num_exact` values are not to be rounded, where the plan compresses on its way what may be. What that
         takes from values of some `name` is added to the next ones of that name.
         """
-        return all_reduce(values) if self.wan is None else self.wan.all_reduce(values, num_exact, name)
+        if self.wan is not None:
+            return self.wan.all_reduce(values, num_exact, name)
+        return all_reduce(values, group=self.process_group)
 
     def gather(self, values: torch.Tensor) -> torch.Tensor:
         """Every rank's one-dimensional `values`, one row per rank, on all ranks. Shape (world_size, n)."""
@@ -79,7 +81,7 @@ class Group:
             return
         carrier = values.to(self.device)
         with lost_peers():
-            dist.broadcast(carrier, src=0)
+            dist.broadcast(carrier, group=self.process_group, group_src=0)
         values.copy_(carrier)
 
     def part(self) -> None:
@@ -102,7 +104,7 @@ class Group:
         """From now on a collective in which a peer sends nothing for that long ends with PeerLostError."""
         if self.wan is not None:
             self.wan.patience_s = seconds
-        set_timeout(seconds)
+        set_timeout(seconds, self.process_group)
 
 
 def set_timeout(seconds: float, group: dist.ProcessGroup | None = None) -> None:
@@ -122,10 +124,12 @@ def timeout_s(group: dist.ProcessGroup | None, device: torch.device) -> float:
     return timeout.total_seconds()
 
 
-def all_reduce(values: torch.Tensor, num_exact: int = 0, name: Hashable = None) -> Work:
-    """Torch's own sum over the default group, in place; it rounds nothing. Raises PeerLostError, also from `wait`."""
+def all_reduce(
+    values: torch.Tensor, num_exact: int = 0, name: Hashable = None, group: dist.ProcessGroup | None = None
+) -> Work:
+    """Torch's own sum over a group, None: the world, in place. Raises PeerLostError, also from `wait`."""
     with lost_peers():
-        return _TorchWork(dist.all_reduce(values, async_op=True))
+        return _TorchWork(dist.all_reduce(values, group=group, async_op=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,3 +153,16 @@ def lost_peers() -> Iterator[None]:
         raise
     except RuntimeError as error:
         raise PeerLostError(str(error).partition("\n")[0]) from error
+
+
+@contextlib.contextmanager
+def lost_peers_inside() -> Iterator[None]:
+    """As `lost_peers`, around a model that has collectives inside: its own errors stay what they are."""
+    try:
+        yield
+    except HulkError:
+        raise
+    except RuntimeError as error:
+        if isinstance(error, dist.DistError) or "gloo/transport" in str(error):
+            raise PeerLostError(str(error).partition("\n")[0]) from error
+        raise

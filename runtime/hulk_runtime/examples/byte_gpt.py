@@ -13,7 +13,10 @@ from hulk_runtime.examples.text import Text
 from hulk_runtime.plan.wire import Plan
 
 if TYPE_CHECKING:
+    from torch.distributed.device_mesh import DeviceMesh
+
     from hulk_runtime.training.layered_model import LayeredModel
+    from hulk_runtime.training.sharded_model import DividedModel
 
 NUM_BYTE_VALUES: Final = 256
 
@@ -54,6 +57,24 @@ class ByteTask:
         gpt = initialized(self._model)
         layers = gpt_layers(gpt)
         return LayeredModel(gpt, layers, (((0, "token.weight"), (len(layers) - 1, "weight")),))
+
+    def divided(self, mesh: "DeviceMesh | None") -> "DividedModel":
+        """For replicas of several ranks: blocks divided among tensor ranks, and gathered one by one."""
+        from hulk_runtime.examples import gpt_divided
+
+        return gpt_divided.divided(initialized(self._model), mesh)
+
+    def divided_layer(self, layer: torch.nn.Module, mesh: "DeviceMesh") -> torch.nn.Module:
+        """For stages of several tensor ranks."""
+        from hulk_runtime.examples import gpt_divided
+
+        return gpt_divided.divided_layer(layer, mesh)
+
+    def parts_of(self, name: str) -> tuple[str, ...]:
+        """What a parameter of `whole` is where layers are divided."""
+        from hulk_runtime.examples import gpt_divided
+
+        return gpt_divided.parts_of(name)
 
     def inputs(self, step: int, sequences: range) -> tuple[torch.Tensor]:
         """Bytes of `sequences`."""

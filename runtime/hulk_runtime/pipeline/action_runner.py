@@ -1,14 +1,13 @@
 """Actions of one rank in one step -> what they do to values: run blocks, hand on what they give out."""
 
-import contextlib
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
-import torch.distributed as dist
 
-from hulk_runtime.errors import ConfigurationError, PeerLostError
+from hulk_runtime.collective.process_group import lost_peers_inside
+from hulk_runtime.errors import ConfigurationError
 from hulk_runtime.pipeline.actions import Action, Receive, Run, Send, Sum
 from hulk_runtime.pipeline.dataflow import Flows, Way
 from hulk_runtime.pipeline.event_log import Event, Log
@@ -97,7 +96,7 @@ class ActionRunner:
     def _run(self, turn: Turn) -> None:
         taken = [self._take(way, turn[1]) for way in self.flows.ways_into[turn[0]]]
         start_s = time.perf_counter()
-        with _lost_inside():
+        with lost_peers_inside():
             self._compute(turn, taken)
         self.log.events.append(Event("run", *turn, start_s, time.perf_counter()))
 
@@ -140,14 +139,3 @@ class ActionRunner:
             return self.there[way, m]
         del self.uses[way, m]
         return self.there.pop((way, m))
-
-
-@contextlib.contextmanager
-def _lost_inside() -> Iterator[None]:
-    """Tell a lost peer from a model's own error: tensor parallelism has collectives inside the model."""
-    try:
-        yield
-    except RuntimeError as error:
-        if isinstance(error, dist.DistError) or "gloo/transport" in str(error):
-            raise PeerLostError(str(error).partition("\n")[0]) from error
-        raise

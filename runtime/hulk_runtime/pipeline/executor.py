@@ -93,6 +93,7 @@ class Pipeline:
         self._actions: tuple[Action, ...] = actions.actions(self._flows, shared)[self.place.device]
         self._summing = self._own_groups({n: self._who_sum(one) for n, one in enumerate(shared)})
         self._teams = self._own_groups(self._all_teams())
+        self.mesh = self._make_mesh()
         self.modules = self._make_modules(model)
         parameters = shared_parameters.parameters_of(shared, ties, self.modules, self.place.device)
         after_others = {n for n in parameters if shared[n].of_two and grid.num_replicas > 1}
@@ -123,7 +124,8 @@ class Pipeline:
     def set_timeout(self, seconds: float) -> None:
         """From now on a peer is lost that does nothing for that long of what this rank waits for."""
         self._transfers.patience = self._sums.patience = timedelta(seconds=seconds)
-        for group in (*self._summing.values(), *self._teams.values(), *self._lines.values()):
+        own = [self.mesh.get_group()] if self.mesh is not None else []
+        for group in (*self._summing.values(), *self._teams.values(), *self._lines.values(), *own):
             set_timeout(seconds, group)
 
     @property
@@ -307,16 +309,15 @@ class Pipeline:
 
     def _make_modules(self, model: Model) -> dict[str, nn.Module]:
         """Of the stages on this rank."""
-        mesh = self._mesh()
         made: dict[str, nn.Module] = {}
         for block in self.schedule.blocks:
             if self.place.device in block.devices and block.stage not in made:
                 shard = block.devices.index(self.place.device)
-                part = Part(block.stage, shard, len(block.devices), self._teams.get(block.devices), mesh)
+                part = Part(block.stage, shard, len(block.devices), self._teams.get(block.devices), self.mesh)
                 made[block.stage] = model(part).to(self._device)
         return made
 
-    def _mesh(self) -> "DeviceMesh | None":
+    def _make_mesh(self) -> "DeviceMesh | None":
         """The ranks of this device's tensor parallelism."""
         grid = self.grid
         if grid.num_tensor == 1:

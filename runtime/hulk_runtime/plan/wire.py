@@ -42,7 +42,17 @@ class Layout:
     @property
     def num_ranks(self) -> int:
         """World size."""
-        return self.data * self.pipeline * self.shard * self.tensor
+        return self.data * self.pipeline * self.width
+
+    @property
+    def width(self) -> int:
+        """Ranks of a stage of a replica."""
+        return self.shard * self.tensor
+
+    @property
+    def ranks_apart(self) -> int:
+        """From a rank to its like in the next stage, or in the next replica: whose link it is that it sends over."""
+        return self.width if self.pipeline * self.data > 1 else 1
 
     @property
     def mesh(self) -> tuple[tuple[str, int], ...]:
@@ -131,8 +141,8 @@ class Transport:
 class Stages:
     """What only pipelines have: the first layer of each stage, the ring of its replicas, and the order of blocks.
 
-    Without rings replicas go by their numbers. Ranks run (replica, stage): rank 5 of a plan with 3 stages is stage 2 of
-    replica 1.
+    Without rings replicas go by their numbers. Ranks run (replica, stage, tensor): of 3 stages of one rank each rank 5
+    is stage 2 of replica 1.
     """
 
     stages: Annotated[tuple[Natural, ...], Must("hold two or more", lambda stages: len(stages) > 1)]

@@ -23,6 +23,7 @@ import torch
 from hulk_runtime.collective.process_group import Work
 from hulk_runtime.collective.tcp_info import LinkSample
 from hulk_runtime.pipeline.event_log import Parts
+from hulk_runtime.pipeline.shared_parameters import local
 
 _SHARED_FIELDS = 3
 _RANK_FIELDS = 7
@@ -92,8 +93,8 @@ class Tail:
 
     def pack(self, weighted_loss: float, stop: bool, mine: RankReport, save: bool = False) -> torch.Tensor:
         """One rank's contribution."""
-        values = torch.zeros(self.length)
-        values[:_SHARED_FIELDS] = torch.tensor([weighted_loss, float(stop), float(save)])
+        values = torch.zeros(self.length, dtype=torch.float64)
+        values[:_SHARED_FIELDS] = torch.tensor([weighted_loss, float(stop), float(save)], dtype=torch.float64)
         start = _SHARED_FIELDS + _RANK_FIELDS * self.rank
         link, summed = mine.link, mine.sum
         high, low = divmod(mine.step, _STEP_BASE)
@@ -114,35 +115,38 @@ class Tail:
         return StepReport(loss, stop > 0, ranks, save > 0)
 
 
-class FlatModel:
-    """A module whose parameters and gradients are views of `parameters_N` and `gradients_N` (N parameters, fp32).
+class FlatGradients:
+    """Gradients of parameters as views of `gradients_N`, in the order given, summed in buckets while backward runs.
 
     `tail_length` more values follow the gradients in the buffer that is reduced. `all_reduce` (see `Group.all_reduce`)
-    begins to sum a part of it, a bucket by its number, over all ranks.
+    begins to sum a part of it, a bucket by its number, over all ranks. Of a parameter that is divided among ranks, a
+    DTensor, it has what this rank has.
     """
 
     def __init__(
         self,
-        module: torch.nn.Module,
+        ordered: Sequence[torch.nn.Parameter],
         all_reduce: Callable[[torch.Tensor, int, int], Work],
         num_buckets: int,
         tail_length: int,
     ) -> None:
-        ordered = list(module.parameters())[::-1]
-        lengths = [parameter.numel() for parameter in ordered]
-        num_parameters = sum(lengths)
-        device = ordered[0].device
-        self.module = module
+        locals_ = [local(parameter.detach()) for parameter in ordered]
+        num_values = sum(values.numel() for values in locals_)
+        first = locals_[0]
         self._all_reduce = all_reduce
-        self.parameters_N = torch.empty(num_parameters, device=device)
-        self._buffer = torch.zeros(num_parameters + tail_length, device=device)
-        self.gradients_N = self._buffer[:num_parameters]
-        self.tail = self._buffer[num_parameters:]
-        self._edges = bucket_edges(num_parameters, min(num_buckets, num_parameters))
+        self._buffer = torch.zeros(num_values + tail_length, dtype=first.dtype, device=first.device)
+        self.gradients_N = self._buffer[:num_values]
+        self.tail = self._buffer[num_values:]
+        self._edges = bucket_edges(num_values, min(num_buckets, num_values))
         self._work: list[Work] = []
         self._live = False
         self._buckets_of: list[range] = []
-        self._adopt(ordered, lengths)
+        end = 0
+        for index, (parameter, values) in enumerate(zip(ordered, locals_, strict=True)):
+            start, end = end, end + values.numel()
+            parameter.grad = as_divided(self.gradients_N[start:end].view_as(values), parameter)
+            self._buckets_of.append(_overlapping(self._edges, start, end))
+            self._watch(parameter, index)
 
     @property
     def num_buckets(self) -> int:
@@ -178,17 +182,6 @@ class FlatModel:
             work.wait()
         self._work = []
 
-    def _adopt(self, ordered: Sequence[torch.nn.Parameter], lengths: Sequence[int]) -> None:
-        start = 0
-        for index, (parameter, length) in enumerate(zip(ordered, lengths, strict=True)):
-            end = start + length
-            self.parameters_N[start:end].copy_(parameter.detach().reshape(-1))
-            parameter.data = self.parameters_N[start:end].view_as(parameter)
-            parameter.grad = self.gradients_N[start:end].view_as(parameter)
-            self._buckets_of.append(_overlapping(self._edges, start, end))
-            self._watch(parameter, index)
-            start = end
-
     def _watch(self, parameter: torch.nn.Parameter, index: int) -> None:
         def hook(_: torch.Tensor) -> None:
             self._ready(index)
@@ -212,6 +205,25 @@ class FlatModel:
         self._work.append(self._all_reduce(self._buffer[self._edges[bucket] : end], num_exact, bucket))
 
 
+class FlatModel(FlatGradients):
+    """A module whose parameters, too, are views of one vector, `parameters_N`, in the order of backward."""
+
+    def __init__(
+        self,
+        module: torch.nn.Module,
+        all_reduce: Callable[[torch.Tensor, int, int], Work],
+        num_buckets: int,
+        tail_length: int,
+    ) -> None:
+        ordered = list(module.parameters())[::-1]
+        self.module = module
+        self.parameters_N = torch.cat([parameter.detach().reshape(-1) for parameter in ordered])
+        parts = torch.split(self.parameters_N, [parameter.numel() for parameter in ordered])
+        for parameter, part in zip(ordered, parts, strict=True):
+            parameter.data = part.view_as(parameter)
+        super().__init__(ordered, all_reduce, num_buckets, tail_length)
+
+
 def bucket_edges(num_values: int, num_buckets: int) -> list[int]:
     """Where equal buckets begin and end.
 
@@ -222,6 +234,20 @@ def bucket_edges(num_values: int, num_buckets: int) -> list[int]:
 
 
 def _overlapping(edges: Sequence[int], start: int, end: int) -> range:
-    """The buckets that hold values of [start, end)."""
-    touched = [b for b in range(len(edges) - 1) if edges[b] < end and start < edges[b + 1]]
-    return range(touched[0], touched[-1] + 1)
+    """The buckets that hold values of [start, end); none of an empty part, as of a small tensor."""
+    touched = [b for b in range(len(edges) - 1) if max(start, edges[b]) < min(end, edges[b + 1])]
+    return range(touched[0], touched[-1] + 1) if touched else range(0)
+
+
+def as_divided(values: torch.Tensor, parameter: torch.nn.Parameter) -> torch.Tensor:
+    """What this rank has, as a tensor that is divided among ranks as the parameter is."""
+    if not hasattr(parameter, "device_mesh"):
+        return values
+    from torch.distributed.tensor import DTensor  # slow to import, and most programs divide nothing
+
+    assert isinstance(parameter, DTensor)
+    shape, stride = parameter.shape, parameter.stride()
+    whole: torch.Tensor = DTensor.from_local(
+        values, parameter.device_mesh, parameter.placements, run_check=False, shape=shape, stride=stride
+    )
+    return whole

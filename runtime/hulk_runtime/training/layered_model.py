@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-import torch
 from torch import nn
 
 from hulk_runtime.errors import ConfigurationError
@@ -29,10 +28,14 @@ class LayeredModel:
 
 @dataclass(frozen=True, slots=True)
 class Own:
-    """Names and sizes of the parameters of every stage, in the order of its module, and of the whole model's."""
+    """Names and sizes of the parameters of every stage, in the order of its module, and of the whole model's.
+
+    `in_stages`: the names of the stages' modules, `<layer>.<name>`, in the same order.
+    """
 
     of_stages: tuple[tuple[tuple[str, int], ...], ...]
     of_model: tuple[tuple[str, int], ...]
+    in_stages: tuple[tuple[str, ...], ...]
 
 
 def ranges_of(told: Stages, num_layers: int) -> dict[str, range]:
@@ -68,13 +71,15 @@ def own_of(whole: LayeredModel, ranges: Mapping[str, range]) -> Own:
             layer, name, _ = places[0]
             raise ConfigurationError(f"parameter {name} of layer {layer} is neither the module's nor tied to one of it")
         names.update({id(parameter): own for *_, parameter in places})
-    stages = []
+    stages, inside = [], []
     for stage, numbers in ranges.items():
-        parameters = list(nn.ModuleList(whole.layers[n] for n in numbers).parameters())
-        if not parameters:
+        found = dict(nn.ModuleDict({str(n): whole.layers[n] for n in numbers}).named_parameters())
+        if not found:
             raise ConfigurationError(f"stage {stage}, layers {numbers.start}-{numbers.stop - 1}, has no parameters")
-        stages.append(tuple((names[id(parameter)], parameter.numel()) for parameter in parameters))
-    return Own(tuple(stages), tuple((name, p.numel()) for name, p in whole.module.named_parameters()))
+        stages.append(tuple((names[id(parameter)], parameter.numel()) for parameter in found.values()))
+        inside.append(tuple(found))
+    of_model = tuple((name, parameter.numel()) for name, parameter in whole.module.named_parameters())
+    return Own(tuple(stages), of_model, tuple(inside))
 
 
 def _classes(whole: LayeredModel) -> list[list[tuple[int, str, nn.Parameter]]]:
@@ -100,12 +105,3 @@ def _places(whole: LayeredModel) -> Iterator[tuple[int, str, nn.Parameter]]:
     for number, layer in enumerate(whole.layers):
         for name, parameter in layer.named_parameters(remove_duplicate=False):
             yield number, name, parameter
-
-
-def flattened(parameters: Sequence[nn.Parameter]) -> torch.Tensor:
-    """One vector of which the parameters are views from now on."""
-    vector_N = torch.cat([parameter.detach().reshape(-1) for parameter in parameters])
-    parts = torch.split(vector_N, [parameter.numel() for parameter in parameters])
-    for parameter, part in zip(parameters, parts, strict=True):
-        parameter.data = part.view_as(parameter)
-    return vector_N

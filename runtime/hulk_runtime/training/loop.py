@@ -3,23 +3,27 @@
 import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
 from hulk_runtime.checkpoints.fenced_checkpoints import Checkpoints
-from hulk_runtime.collective import init_process_group
+from hulk_runtime.collective import init_process_group, replica_groups
 from hulk_runtime.collective.peer_timeout import peer_timeout_s
 from hulk_runtime.collective.process_group import Group
+from hulk_runtime.collective.replica_groups import ReplicaGroups
 from hulk_runtime.errors import EXIT_DONE, EXIT_STOPPED, MembershipChangedError, PeerLostError
 from hulk_runtime.job.environment import Environment
 from hulk_runtime.job.shutdown import Stop
 from hulk_runtime.plan.wire import Plan
-from hulk_runtime.training import metrics, pipeline_state, preflight, region_loss, state
+from hulk_runtime.training import metrics, pipeline_state, preflight, region_loss, sharded_state, state
 from hulk_runtime.training.local_sgd import LocalStepper
 from hulk_runtime.training.pipeline_state import Keeper
 from hulk_runtime.training.pipeline_stepper import StageStepper
 from hulk_runtime.training.progress_server import ProgressServer
 from hulk_runtime.training.rank0_reporter import AnyStepper, Rank0Reporter, open_store, say
+from hulk_runtime.training.sharded_state import ShardKeeper
+from hulk_runtime.training.sharded_stepper import ShardedStepper
 from hulk_runtime.training.stepper import Stepper, Task
 
 SEED = 20260
@@ -37,9 +41,11 @@ def run(environment: Environment, plan: Plan, make_task: TaskMaker, stop: Stop) 
             progress = stack.enter_context(
                 ProgressServer(registry, environment.attempt, environment.metrics_port, environment.start_digest)
             )
-        group = stack.enter_context(init_process_group.connect(environment, plan))
-        stepper = make_stepper(environment, plan, group, task)
-        reporter = Rank0Reporter(environment, plan, registry, group) if group.is_first else None
+        is_divided = plan.layout.width > 1 and not plan.pipeline
+        group = stack.enter_context(init_process_group.connect(environment, None if is_divided else plan))
+        groups = stack.enter_context(replica_groups.connect(environment, plan, group)) if is_divided else None
+        stepper = make_stepper(environment, plan, group, task, groups)
+        reporter = Rank0Reporter(environment, plan, registry, stepper.summing_group) if group.is_first else None
         if reporter:
             reporter.introduce(stepper)
         slowest_s = _preflight(group, stepper, progress) if plan.preflight else 0.0
@@ -50,9 +56,7 @@ def run(environment: Environment, plan: Plan, make_task: TaskMaker, stop: Stop) 
             reporter.resumed(resumed)
         if plan.preflight and reporter and progress:
             _wait_for_start(progress, environment.start_s)
-        group.set_timeout(bound_s)
-        if isinstance(stepper, StageStepper):
-            stepper.pipeline.set_timeout(bound_s)
+        stepper.set_timeout(bound_s)
         stop.training_begins()
         own_step = metrics.own_step(registry, environment.attempt)
         run = Run(
@@ -61,7 +65,7 @@ def run(environment: Environment, plan: Plan, make_task: TaskMaker, stop: Stop) 
             stepper,
             stop,
             reporter,
-            lambda: Rank0Reporter(environment, plan, registry, group),
+            lambda: Rank0Reporter(environment, plan, registry, stepper.summing_group),
             own_step.set,
         )
         run.keeper = keeper
@@ -85,8 +89,8 @@ class Run:
     reporter: Rank0Reporter | None
     make_reporter: Callable[[], Rank0Reporter]
     say_step: Callable[[int], None] = lambda _: None
-    keeper: Keeper | None = None
-    """Of a pipeline, whose ranks save together."""
+    keeper: Keeper | ShardKeeper | None = None
+    """Of a pipeline, or of replicas of several ranks, who save together."""
 
     def train(self, resumed: int) -> int:
         """Until the last step, or until all ranks agree to stop; returns the last step that all have in common.
@@ -97,7 +101,7 @@ class Run:
         while True:
             try:
                 if not going or common >= self.plan.training.steps:
-                    self.group.part()
+                    self.stepper.part()
                     return common
                 common, going = self._round(common)
             except MembershipChangedError as error:
@@ -127,7 +131,7 @@ class Run:
 
     def _go_on(self, step: int) -> int:
         """Without a region that was cut off, from the step that the ranks that are left have in common."""
-        assert not isinstance(self.stepper, StageStepper), "stages cannot go on without a region"
+        assert isinstance(self.stepper, Stepper), "stages and shards cannot go on without a region"
         found = region_loss.regroup(self.plan, self.group, self.stepper, step)
         if self.group.rank == min(found.membership.members):
             self.reporter = self.reporter or self.make_reporter()
@@ -135,36 +139,49 @@ class Run:
         return found.step
 
 
-def make_stepper(environment: Environment, plan: Plan, group: Group, task: Task) -> AnyStepper:
-    """For the whole model on every rank, every step together or not, or for stages."""
+def make_stepper(
+    environment: Environment, plan: Plan, group: Group, task: Any, groups: ReplicaGroups | None = None
+) -> AnyStepper:
+    """For the whole model on every rank, every step together or not, for stages, or for replicas of several ranks."""
     if plan.pipeline:
         bound_s = peer_timeout_s(environment, plan)
         return StageStepper(plan, group, task, environment.metrics_port, bound_s, environment.pipeline_log)
+    if groups is not None:
+        return ShardedStepper(plan, group, groups, task, environment.metrics_port)
     return (LocalStepper if plan.inner_steps else Stepper)(plan, group, task, environment.metrics_port)
 
 
-def keep(environment: Environment, plan: Plan, group: Group, stepper: AnyStepper, silence_s: float) -> Keeper | None:
-    """What saves a pipeline's states."""
-    if not isinstance(stepper, StageStepper):
-        return None
-    store = open_store(environment)
-    return Keeper(group, stepper, plan.training.optimizer, environment.attempt, store, silence_s)
+def keep(
+    environment: Environment, plan: Plan, group: Group, stepper: AnyStepper, silence_s: float
+) -> Keeper | ShardKeeper | None:
+    """What saves states that no rank has alone."""
+    optimizer = plan.training.optimizer
+    if isinstance(stepper, StageStepper):
+        return Keeper(group, stepper, optimizer, environment.attempt, open_store(environment), silence_s)
+    if isinstance(stepper, ShardedStepper) and environment.checkpointing:
+        return ShardKeeper(group, stepper, optimizer)
+    return None
 
 
 def _resume(
-    plan: Plan, group: Group, stepper: AnyStepper, checkpoints: Checkpoints | None, keeper: Keeper | None
+    plan: Plan,
+    group: Group,
+    stepper: AnyStepper,
+    checkpoints: Checkpoints | None,
+    keeper: Keeper | ShardKeeper | None,
 ) -> int:
     """Bring all ranks to the newest checkpoint, whichever layout has written it; its step, 0 when there is none."""
     optimizer = plan.training.optimizer
     if isinstance(stepper, StageStepper):
-        assert keeper is not None
+        assert isinstance(keeper, Keeper)
         return pipeline_state.resume(group, stepper, optimizer, checkpoints, keeper.store)
 
     def joined(index: bytes) -> bytes:
         assert checkpoints is not None
-        of_model = [(name, p.numel()) for name, p in stepper.flat.module.named_parameters()]
-        return pipeline_state.joined(index, of_model, checkpoints.store)
+        return pipeline_state.joined(index, stepper.names, checkpoints.store)
 
+    if isinstance(stepper, ShardedStepper):
+        return sharded_state.resume(group, stepper, optimizer, checkpoints, joined)
     return state.resume(group, stepper, optimizer, checkpoints, joined)
 
 

@@ -54,7 +54,8 @@ def own_step(registry: CollectorRegistry, attempt: int) -> Gauge:
 class JobMetrics:
     """The view of the whole job, by the lowest rank that takes part.
 
-    `nodes` is the node of each rank, `inner_steps` a round of local SGD, which begins after `warmup_steps`.
+    `nodes` is the node of each rank, `inner_steps` a round of local SGD, which begins after `warmup_steps`;
+    `ranks_apart`: see `Layout`.
     """
 
     def __init__(
@@ -63,8 +64,9 @@ class JobMetrics:
         nodes: Sequence[str],
         inner_steps: int | None = None,
         warmup_steps: int = 0,
+        ranks_apart: int = 1,
     ) -> None:
-        self._nodes = nodes
+        self._nodes, self._ranks_apart = nodes, ranks_apart
         self._inner_steps, self._warmup_steps = inner_steps, warmup_steps
         self._recent: list[float] = []
         self._sent_bytes = 0
@@ -153,7 +155,7 @@ class JobMetrics:
     def _set_links(self, report: StepReport) -> None:
         """Ranks of one node share its link: the last of them with a sample is shown."""
         for rank, own in enumerate(report.ranks):
-            source, target = self._nodes[rank], self._nodes[(rank - 1) % len(self._nodes)]
+            source, target = self._nodes[rank], self._nodes[(rank - self._ranks_apart) % len(self._nodes)]
             if source == target:
                 continue
             if own.link.rtt_s > 0:

@@ -20,6 +20,7 @@ from hulk_runtime.checkpoints.object_store import Store
 from hulk_runtime.checkpoints.stage_parts import Index, Part
 from hulk_runtime.collective.process_group import Group
 from hulk_runtime.errors import CheckpointError
+from hulk_runtime.pipeline.grid import Place
 from hulk_runtime.training.pipeline_stepper import StageStepper
 from hulk_runtime.training.state import Content, Saved, require_same_model
 
@@ -72,35 +73,36 @@ def content(stepper: StageStepper, optimizer: str) -> Content:
 def save(group: Group, stepper: StageStepper, store: Store | None, attempt: int, step: int) -> bytes:
     """The list of parts, on all ranks, once each of them is in the store. Raises CheckpointError on all ranks.
 
-    Replica 0 writes; only its ranks need the store.
+    The first rank of each stage of replica 0 writes; only that replica's ranks need the store.
     """
     place, wrong = stepper.pipeline.place, ""
     row = bytearray(1 + _DIGEST_BYTES)
-    if place.replica == 0 and store is not None:
-        whole = torch.cat(stepper.vectors).cpu().numpy().tobytes()
+    whole = _stage(stepper) if place.replica == 0 and store is not None else b""
+    if place.replica == 0 and place.tensor == 0 and store is not None:
         row[1:] = hashlib.sha256(whole).digest()
         try:
             store.write(part_key(attempt, step, place.device), whole)
         except CheckpointError as error:  # training goes on, as with a store that fails elsewhere
             row[0], wrong = 1, str(error)
     rows = group.exchange(torch.frombuffer(row, dtype=torch.uint8))
-    writers = range(len(stepper.own.of_stages))  # the ranks of replica 0
+    stages, grid = range(len(stepper.own.of_stages)), stepper.pipeline.grid
+    writers = [grid.rank(Place(0, stage)) for stage in stages]
     failed = [rank for rank in writers if rows[rank][0]]
     if failed:
         raise CheckpointError(wrong or f"ranks {failed} could not write their parts of step {step}")
     if group.is_first and store is not None:
-        missing = {part_key(attempt, step, stage) for stage in writers} - set(store.list_keys())
+        missing = {part_key(attempt, step, stage) for stage in stages} - set(store.list_keys())
         if missing:
             raise CheckpointError(f"{store.url} does not have {min(missing)}: all workers must see one folder")
     parts = tuple(
         Part(
             key=part_key(attempt, step, stage),
-            sha256=bytes(rows[stage][1:].tolist()).hex(),
+            sha256=bytes(rows[writer][1:].tolist()).hex(),
             tensors=stepper.own.of_stages[stage],
         )
-        for stage in writers
+        for stage, writer in zip(stages, writers, strict=True)
     )
-    return Index(num_vectors=len(stepper.vectors), parts=parts).model_dump_json().encode()
+    return Index(num_vectors=stepper.optimizer.num_vectors, parts=parts).model_dump_json().encode()
 
 
 def resume(
@@ -128,10 +130,23 @@ def resume(
         whole = bytes(told.numpy())
         own = stepper.own.of_stages[stepper.pipeline.place.device]
         values = _of_parts(whole, own, store) if is_index else _of_whole(whole, stepper.own.of_model, own)
-        for vector, found_N in zip(stepper.vectors, values, strict=False):
-            vector.copy_(found_N)
+        for number in range(stepper.optimizer.num_vectors):
+            vector = stepper.optimizer.vector(number)
+            found_N = torch.split(values[number], [num for _, num in own])
+            for name, one in zip(stepper.names, found_N, strict=True):
+                stepper.divided.take(vector, name, one)
     _require_agreement(group, stepper, step)
     return step
+
+
+def _stage(stepper: StageStepper) -> bytes:
+    """The vectors of a stage, on the first of its tensor ranks."""
+    vectors = map(stepper.optimizer.vector, range(stepper.optimizer.num_vectors))
+    return b"".join(
+        values.float().numpy().tobytes()
+        for vector in vectors
+        for values in stepper.divided.gathered(vector, stepper.names)
+    )
 
 
 def joined(index: bytes, of_model: Names, store: Store) -> bytes:
@@ -176,11 +191,10 @@ def _in_order(named: Mapping[str, torch.Tensor], wanted: Names) -> torch.Tensor:
 
 
 def _require_agreement(group: Group, stepper: StageStepper, step: int) -> None:
-    """Replicas of a stage hold the same bits."""
-    whole = torch.cat(stepper.vectors).cpu().numpy().tobytes()
-    digest = hashlib.sha256(f"{step} ".encode() + whole).digest()
+    """Replicas of a stage, and of what each of its tensor ranks has, hold the same bits."""
+    digest = stepper.optimizer.digest(step)
     rows = group.exchange(torch.frombuffer(bytearray(digest), dtype=torch.uint8))
-    num_stages = len(stepper.own.of_stages)
-    differing = [rank for rank in range(len(rows)) if not torch.equal(rows[rank], rows[rank % num_stages])]
+    each = stepper.pipeline.grid.num_ranks // stepper.pipeline.grid.num_replicas
+    differing = [rank for rank in range(len(rows)) if not torch.equal(rows[rank], rows[rank % each])]
     if differing:
         raise CheckpointError(f"ranks {differing} do not hold replica 0's state of step {step}")

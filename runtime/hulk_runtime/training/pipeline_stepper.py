@@ -7,15 +7,17 @@ needed.
 
 import json
 import time
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 import torch
+import torch.distributed as dist
 from torch import nn
 
-from hulk_runtime.collective.process_group import Group
+from hulk_runtime.collective.process_group import Group, lost_peers, lost_peers_inside
 from hulk_runtime.collective.tcp_info import LinkSample, Traffic
 from hulk_runtime.errors import ConfigurationError, HulkError
 from hulk_runtime.names import ENV_PIPELINE_LOG
@@ -23,13 +25,14 @@ from hulk_runtime.pipeline import event_log
 from hulk_runtime.pipeline.executor import Pipeline, Result
 from hulk_runtime.pipeline.grid import Grid
 from hulk_runtime.pipeline.micro_batches import Values, even_shares
-from hulk_runtime.pipeline.shared_parameters import local_gradient
-from hulk_runtime.pipeline.stages import layers
-from hulk_runtime.plan.wire import Plan
+from hulk_runtime.pipeline.stages import Layers, Part, layers
+from hulk_runtime.pipeline.stages import Model as StageMaker
+from hulk_runtime.plan.wire import Layout, Plan
 from hulk_runtime.training.bulletin import Bulletin
 from hulk_runtime.training.data_parallel import RankReport, StepReport
-from hulk_runtime.training.layered_model import LayeredModel, flattened, own_of, ranges_of, ties_of
-from hulk_runtime.training.optimizers import OPTIMIZERS
+from hulk_runtime.training.divided_tensor import DividedState, divisions
+from hulk_runtime.training.layered_model import LayeredModel, own_of, ranges_of, ties_of
+from hulk_runtime.training.optimizers import OptimizerOfParts
 from hulk_runtime.training.stepper import AUTOCAST, LossScale, Timing
 
 FIRST_LOOK: Final = 2
@@ -54,6 +57,23 @@ class StagedTask(Protocol):
 
     def loss_of(self, step: int, outputs: Values, sequences: range) -> torch.Tensor:
         """Mean loss over `sequences`, by what the last layer gives out."""
+
+
+def divided_layers(task: Any, layout: Layout, whole: LayeredModel, ranges: Mapping[str, range]) -> StageMaker:
+    """The stages of which tensor ranks have parts. Raises ConfigurationError where the task cannot be divided."""
+    if not all(hasattr(task, name) for name in ("divided_layer", "parts_of")):
+        raise ConfigurationError(
+            f"the plan has {layout.pipeline} stages of {layout.tensor} tensor ranks, and the program's task cannot be "
+            f"divided: it lacks divided_layer or parts_of"
+        )
+
+    def make(part: Part) -> nn.Module:
+        of, numbers = list(whole.layers), ranges[part.stage]
+        for number in numbers:
+            of[number] = task.divided_layer(of[number], part.mesh)
+        return Layers(of, numbers)
+
+    return make
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,15 +118,17 @@ class StageStepper:
         self._autocast = AUTOCAST[plan.training.precision]
         self._traffic = Traffic(group.peers, metrics_port)
         self._shares = [even_shares(share, 1, told.schedule.num_micro_batches)[0] for share in plan.shares]
-        grid = Grid(plan.layout.data, plan.layout.pipeline, rings=told.rings or None)
+        layout = plan.layout
+        grid = Grid(layout.data, layout.pipeline, layout.tensor, rings=told.rings or None)
         whole = task.whole()
         ranges = ranges_of(told, len(whole.layers))
-        self.own = own_of(whole, ranges)
-        model, device = layers(whole.layers, ranges), str(group.device)
-        self.pipeline = Pipeline(told.schedule, grid, model, ties_of(whole, ranges), device, silence_s=silence_s)
-        self._parameters = list(self.pipeline.parameters())
-        self.parameters_N = flattened(self._parameters)
-        self.optimizer = OPTIMIZERS[plan.training.optimizer](self.parameters_N)
+        self.own, ties = own_of(whole, ranges), ties_of(whole, ranges)
+        model = layers(whole.layers, ranges) if layout.tensor == 1 else divided_layers(task, layout, whole, ranges)
+        self.pipeline = Pipeline(told.schedule, grid, model, ties, str(group.device), silence_s=silence_s)
+        parameters = dict(self.pipeline.named_parameters())
+        self.optimizer = OptimizerOfParts(plan.training.optimizer, parameters)
+        self._next_rank = (group.rank - layout.ranks_apart) % group.world_size
+        self.divided = self._divided(task, parameters)
         self.scale = LossScale(plan.training.precision)
         self._board = Bulletin(group, _FIELDS)
         self._link, self._update_s, self._result = LinkSample(0.0, 0.0), 0.0, Result(0.0, event_log.Log(0))
@@ -119,7 +141,7 @@ class StageStepper:
     @property
     def buckets(self) -> tuple[int, int]:
         """Each stage's gradients are summed at once."""
-        return 1, 4 * len(self.parameters_N)
+        return 1, 4 * sum(values.numel() for values in self.optimizer.vector(0).values())
 
     @property
     def sent_bytes(self) -> int:
@@ -127,23 +149,47 @@ class StageStepper:
         return self._traffic.sent_bytes
 
     @property
-    def vectors(self) -> list[torch.Tensor]:
-        """What a checkpoint must hold of this rank's stage, the parameters first."""
-        return [self.parameters_N, *self.optimizer.states]
+    def names(self) -> tuple[str, ...]:
+        """Parameters of this rank's stage before tensor ranks divide it, in the order of its checkpoint's part."""
+        return self.own.in_stages[self.pipeline.place.device]
+
+    def set_timeout(self, seconds: float) -> None:
+        """As `Group.set_timeout`, of all its groups."""
+        self._group.set_timeout(seconds)
+        self.pipeline.set_timeout(seconds)
+
+    def part(self) -> None:
+        """As `Group.part`."""
+        self._group.part()
+
+    @property
+    def summing_group(self) -> Group:
+        """All ranks, of which each stage's sum in groups of their own."""
+        return self._group
+
+    def goes_on(self, is_wanted: bool) -> bool:
+        """While all tensor ranks of the stage want to."""
+        if self.pipeline.mesh is None:
+            return is_wanted
+        flag = torch.tensor(int(is_wanted), device=self._group.device)
+        with lost_peers():
+            dist.all_reduce(flag, dist.ReduceOp.MIN, self.divided.group.process_group)
+        return bool(flag)
 
     def alone(self) -> float:
         """Seconds this machine needs for its stage's blocks of a step and the update; changes no parameter."""
-        with self._precision():
+        with self._precision(), lost_peers_inside():
             computed_s = self.pipeline.alone(StepBatch(self._task, 1), self._shares)
+        for parameter in self.pipeline.parameters():
+            parameter.grad = None
         started = self._now()
-        zeros_N = torch.zeros_like(self.parameters_N)
-        self.optimizer.update(self.parameters_N, zeros_N, step=1, learning_rate=0.0)
+        self.optimizer.update(step=1, learning_rate=0.0)
         return computed_s + self._now() - started
 
     def together(self, step: int, stop: bool, save: bool) -> tuple[Timing, StepReport]:
         """One step of all ranks, of which any may wish to stop and rank 0 to save the state after it.
 
-        Raises PeerLostError with `vectors` still those of the last step of all.
+        Raises PeerLostError with the parameters still those of the last step of all.
         """
         started = self._now()
         self._board.expect()
@@ -162,9 +208,8 @@ class StageStepper:
         compute_s = report.ranks[self._group.rank].compute_s
         self.pipeline.met()
         communicated = self._now()
-        gradients_N = torch.cat([local_gradient(parameter).reshape(-1) for parameter in self._parameters])
-        self.optimizer.update(self.parameters_N, gradients_N, step, self._task.learning_rate)
-        link = self._traffic.look(self._group.next_rank)
+        self.optimizer.update(step, self._task.learning_rate)
+        link = self._traffic.look(self._next_rank)
         if self.pipeline.place.device:  # to whom gradients go; the first stage's next rank gets little
             self._link = link
         ended = self._now()
@@ -174,6 +219,16 @@ class StageStepper:
         if step % LOOK_EVERY == FIRST_LOOK:
             report = replace(report, stages=self._look(result.log))
         return Timing(ended - started, compute_s, ended - started - compute_s), report
+
+    def _divided(self, task: Any, parameters: Mapping[str, nn.Parameter]) -> DividedState:
+        """The stage's state: which part of it this one of its tensor ranks has."""
+        grid, place, group = self.pipeline.grid, self.pipeline.place, self._group
+        mesh = self.pipeline.mesh
+        own = mesh.get_group() if mesh is not None else None
+        tensor = Group(place.tensor, grid.num_tensor, group.backend, group.device, {}, process_group=own)
+        of = {name: (name,) if mesh is None else task.parts_of(name) for name in self.names}
+        parts = dict(zip(parameters, divisions(list(parameters.values()), 1, grid.num_tensor), strict=True))
+        return DividedState(tensor, (0, place.tensor), of, parts)
 
     def _tell(self, mine: RankReport, loss: float, stop: bool, save: bool) -> None:
         own = [mine.step, loss, stop, save, mine.compute_s, mine.link.rtt_s, mine.link.bandwidth_bytes_per_s]

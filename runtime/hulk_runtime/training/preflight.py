@@ -66,13 +66,18 @@ class Alone(Protocol):
     def alone(self) -> float:
         """Seconds of one."""
 
+    def goes_on(self, is_wanted: bool) -> bool:
+        """Whether there is to be another one, for those who make it together."""
+
 
 def measure(stepper: Alone) -> list[float]:
     """Seconds of steps alone: 3 to 15 passes in about 6 s, after one that is not counted."""
     stepper.alone()
     deadline = time.monotonic() + ENOUGH_S
     passes: list[float] = []
-    while len(passes) < MIN_PASSES or (len(passes) < MAX_PASSES and time.monotonic() < deadline):
+    while len(passes) < MIN_PASSES or (
+        len(passes) < MAX_PASSES and stepper.goes_on(is_wanted=time.monotonic() < deadline)
+    ):
         passes.append(stepper.alone())
     return passes
 

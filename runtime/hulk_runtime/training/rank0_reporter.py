@@ -21,21 +21,24 @@ from hulk_runtime.training.data_parallel import StepReport
 from hulk_runtime.training.metrics import JobMetrics, WanCollector
 from hulk_runtime.training.pipeline_stepper import StageStepper
 from hulk_runtime.training.region_loss import Regrouped, left_out
+from hulk_runtime.training.sharded_stepper import ShardedStepper
 from hulk_runtime.training.state import Saved
 from hulk_runtime.training.stepper import Stepper, Timing
 
-AnyStepper = Stepper | StageStepper
+AnyStepper = Stepper | StageStepper | ShardedStepper
 
 
 class Rank0Reporter:
-    """Only rank 0 has one, or the lowest rank that is left.
+    """Only rank 0 has one, or the lowest rank that is left. `group`: in which gradients are summed.
 
     At most one checkpoint is under way; training goes on meanwhile with a copied state.
     """
 
     def __init__(self, environment: Environment, plan: Plan, registry: CollectorRegistry, group: Group) -> None:
         self._plan = plan
-        self._metrics = JobMetrics(registry, plan.nodes_by_rank(), plan.inner_steps, plan.warmup_steps)
+        self._metrics = JobMetrics(
+            registry, plan.nodes_by_rank(), plan.inner_steps, plan.warmup_steps, plan.layout.ranks_apart
+        )
         all_reduce = "wan" if group.wan else "ring"
         self._sums = f"backend={group.backend} all_reduce={all_reduce}"
         self._metrics.set_info(environment.attempt, group.backend, all_reduce)
@@ -65,7 +68,8 @@ class Rank0Reporter:
             f"parameters={stepper.num_parameters} buckets={num_buckets} "
             f"{local}planned_step_s={predicted} order={','.join(plan.nodes_by_rank()[:64])}"
         )
-        planned = plan.transport.bucket_bytes if plan.transport and not plan.pipeline else bucket_bytes
+        is_whole = plan.transport is not None and plan.layout.pipeline * plan.layout.width == 1
+        planned = plan.transport.bucket_bytes if plan.transport and is_whole else bucket_bytes
         if planned != bucket_bytes:
             say(f"buckets of {bucket_bytes} bytes, planned {planned}: this is not the model of the plan")
 
@@ -104,7 +108,7 @@ class Rank0Reporter:
     ) -> None:
         """One step is done: log it, show it, and save it when its turn has come.
 
-        `saved` is what all ranks of a pipeline have written of it together; a rank that holds everything needs nobody.
+        `saved` is what ranks have written or gathered of it together; a rank that holds everything needs nobody.
         A step that the ranks made each by itself is told as rank 0 saw it, and ends with `of=rank0`.
         """
         bytes_now = stepper.sent_bytes - self._sent_bytes
