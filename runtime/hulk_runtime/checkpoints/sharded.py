@@ -6,7 +6,7 @@
 
 A manifest has the digest of the folder's metadata, and those have the digest of each piece, so that nothing that
 somebody else wrote is believed, or even unpickled. A copy is whole in itself: each region writes one. A newer attempt
-writes `begun` before it looks what is there, and an older one looks for it before it commits and before it deletes: what
+writes `begun` before it looks what is there, and an older one looks for it before it commits or deletes: what
 a newer one resumes from stays.
 """
 

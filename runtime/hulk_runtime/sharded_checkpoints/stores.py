@@ -1,7 +1,7 @@
 """Which stores a job has, and which one is nearest to this rank.
 
-HULK_CHECKPOINT_STORES names all of them, with the regions of the plan that each one is nearest to: a region's own, else
-that of the region to which its link is best, by the operator's measurements. A run by hand has one.
+A region's ranks have its own store, which HULK_CHECKPOINT_STORES names; those of another region that of the region to
+which its link is best, by the operator's measurements, which the plan names. Otherwise there is one for all.
 """
 
 import json
@@ -20,7 +20,6 @@ class Stores:
 
     own: str
     every: tuple[str, ...]
-    region: str = ""
 
 
 def of_rank(environment: Environment, environ: Mapping[str, str], url: str | None) -> Stores:
@@ -32,11 +31,14 @@ def of_rank(environment: Environment, environ: Mapping[str, str], url: str | Non
             "no store for checkpoints: set spec.checkpoint in the HulkJob, or name one: "
             'hulk.Checkpointer(..., url="file:///checkpoints/run")'
         )
-    regions = _regions(environ.get(names.ENV_CHECKPOINT_STORES, ""), environment.checkpointing.url)
-    region = _region(environment)
-    own = next((store for store, nearest in regions.items() if region in nearest), environment.checkpointing.url)
-    every = dict.fromkeys((own, *regions))
-    return Stores(_of_job(own, environment), tuple(_of_job(store, environment) for store in every), region)
+    regional, url = _regional(environ.get(names.ENV_CHECKPOINT_STORES, "")), environment.checkpointing.url
+    plan = planned_sums.plan()
+    own = url
+    if plan is not None and regional:
+        region = plan.workers[environment.worker].region
+        own = regional.get(dict(plan.nearest_stores).get(region, region), url)
+    every = dict.fromkeys((own, *regional.values(), url))
+    return Stores(_of_job(own, environment), tuple(_of_job(store, environment) for store in every))
 
 
 def _of_job(url: str, environment: Environment) -> str:
@@ -44,18 +46,12 @@ def _of_job(url: str, environment: Environment) -> str:
     return f"{url.rstrip('/')}/{environment.job_uid or environment.job}"
 
 
-def _regions(text: str, url: str) -> dict[str, list[str]]:
+def _regional(text: str) -> dict[str, str]:
     """
-    >>> _regions('{"s3://eu": ["eu", "uk"], "s3://us": ["us"]}', "s3://eu")["s3://eu"]
-    ['eu', 'uk']
+    >>> _regional('{"eu": "s3://eu"}')
+    {'eu': 's3://eu'}
     """
     try:
-        found = json.loads(text) if text else {url: []}
-        return {str(store): [str(region) for region in regions] for store, regions in found.items()}
-    except (ValueError, AttributeError, TypeError) as error:
-        raise ConfigurationError(f"{names.ENV_CHECKPOINT_STORES}={text!r} is no object of lists: {error}") from error
-
-
-def _region(environment: Environment) -> str:
-    plan = planned_sums.plan()
-    return plan.workers[environment.worker].region if plan and environment.worker < len(plan.workers) else ""
+        return {str(region): str(store) for region, store in json.loads(text or "{}").items()}
+    except (ValueError, AttributeError) as error:
+        raise ConfigurationError(f"{names.ENV_CHECKPOINT_STORES}={text!r} is no object of URLs: {error}") from error
