@@ -1,6 +1,7 @@
 """A script that FSDP2 and tensor ranks divide, with `hulk.Checkpointer` around its loop, in float64.
 
-`sharded_script.py REPLICAS SHARDS TENSOR STEPS [EVENT ...]`; an event does something at a step: `kill=RANK:STEP`.
+`sharded_script.py REPLICAS SHARDS TENSOR STEPS [kill=RANK:STEP]`: the rank dies as it begins to write the state after
+that step.
 """
 
 import hashlib
@@ -12,6 +13,7 @@ import hulk
 import torch
 import torch.distributed as dist
 from hulk_runtime import errors
+from hulk_runtime.sharded_checkpoints import storage
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
@@ -121,10 +123,25 @@ def main(replicas: int, shards: int, tensor: int, num_steps: int, events: dict[s
         dist.destroy_process_group()
 
 
+def alone(num_steps: int) -> dict[int, float]:
+    """The loss of each step where one process trains without a pause."""
+    net, _ = made(1, 1, 1)
+    optimizer = torch.optim.AdamW(net.parameters(), lr=0.01, foreach=False)
+    found = {}
+    for step in range(num_steps):
+        optimizer.param_groups[0]["lr"] = 0.01 * 0.95**step
+        optimizer.zero_grad()
+        loss = loss_of(net, step, 0, 1)
+        loss.backward()
+        optimizer.step()
+        found[step + 1] = float(loss)
+    return found
+
+
 def happen(events: dict[str, str], rank: int, step: int) -> None:
     """What a test wants at this step."""
     if events.get("kill") == f"{rank}:{step}":
-        os.kill(os.getpid(), signal.SIGKILL)
+        storage.Writer.write_data = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ _FENCE: Final = b'{"format":1}'
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """One copy of a state. `elsewhere`: files of it that lie in other stores, by the stores' URLs."""
+    """One copy of a state. `files`: which store each file is in, by its URL, where these are several: all have this."""
 
     format: Annotated[int, Must(f"be {FORMAT}", lambda found: found == FORMAT)] = FORMAT
     job: str
@@ -43,7 +43,7 @@ class Manifest:
     num_copies: Positive
     num_bytes: Natural
     metadata_sha256: str
-    elsewhere: tuple[tuple[str, str], ...] = ()
+    files: tuple[tuple[str, str], ...] = ()
 
     @property
     def name(self) -> str:

@@ -77,7 +77,7 @@ class Checkpointer:
         self._own_by_rank = self._ranks.all(self._stores.own)
         self._copy: tuple[int, list[int], Ranks] | None = None
         self._num_copies = 0
-        self._under_way: tuple[int, Future[str]] | None = None
+        self._under_way: tuple[int, Future[None]] | None = None
         self._step = self._saved = 0
 
     def resume(self) -> int:
@@ -102,7 +102,7 @@ class Checkpointer:
         else:
             self._require_new(faults)
         if self._is_first_of_store:
-            self._at(self._stores.own).sweep_unfinished()
+            self._sweep_unfinished()
         step_record.report(step=self._step)
         return self._step
 
@@ -122,11 +122,12 @@ class Checkpointer:
         if number < 0:
             return
         state = self._staging.copied(trained) | self._state.others()
-        step, done = self._step, Future[str]()
+        step, done = self._step, Future[None]()
 
         def write() -> None:
             try:
-                done.set_result(self._write(step, state, number, ranks, members))
+                self._write(step, state, number, ranks, members)
+                done.set_result(None)
             except HulkError as error:
                 done.set_exception(error)
 
@@ -170,43 +171,46 @@ class Checkpointer:
             if self._copy and self._copy[2].number == 0:
                 _say(f"checkpoint of step {step} not written, training goes on: {error}")
 
-    def _write(self, step: int, state: dict[str, Any], number: int, ranks: list[int], members: Ranks) -> str:
-        """What this rank has of a copy; its first rank commits. Returns where it is."""
+    def _write(self, step: int, state: dict[str, Any], number: int, ranks: list[int], members: Ranks) -> None:
+        """What this rank has of a copy; its first rank commits."""
         begun_s = time.monotonic()
-        store = self._at(self._own_by_rank[ranks[0]])
-        own = self._at(self._stores.own)
-        folder = own.folder(step, number)
+        folder = self._at(self._stores.own).folder(step, number)
+        places = [self._at(url) for url in dict.fromkeys(self._own_by_rank[rank] for rank in ranks)]
+
+        def prepare() -> None:
+            for place in places:
+                place.prepare(step, number)
 
         def commit(metadata: bytes, num_bytes: int) -> None:
-            folder.write(METADATA, metadata)
-            store.commit(
-                Manifest(
-                    job=self._owner.job,
-                    attempt=self._attempt,
-                    step=step,
-                    copy=number,
-                    num_copies=self._num_copies,
-                    num_bytes=num_bytes,
-                    metadata_sha256=hashlib.sha256(metadata).hexdigest(),
-                    elsewhere=self._elsewhere(ranks),
-                )
-            )
+            manifest = self._manifest(step, number, ranks, metadata, num_bytes)
+            for place in places:
+                place.folder(step, number).write(METADATA, metadata)
+            for place in places:
+                place.commit(manifest)
             seconds = time.monotonic() - begun_s
-            _say(f"checkpoint step={step} bytes={num_bytes} seconds={seconds:.3g} where={folder.url}")
+            where = ", ".join(place.folder(step, number).url for place in places)
+            _say(f"checkpoint step={step} bytes={num_bytes} seconds={seconds:.3g} where={where}")
 
-        writer = Writer(folder, members.number, lambda: store.prepare(step, number), commit)
+        writer = Writer(folder, members.number, prepare, commit)
         try:
             save(state, storage_writer=writer, process_group=members.group, no_dist=members.group is None)
         except CheckpointException as error:
             raise _named(error, ranks) from error
         except RuntimeError as error:  # gloo's
             raise CheckpointError(f"ranks {ranks} do not all answer: {str(error).partition(chr(10))[0]}") from error
-        return folder.url
 
-    def _elsewhere(self, ranks: list[int]) -> tuple[tuple[str, str], ...]:
-        first = self._own_by_rank[ranks[0]]
-        files = ((file_name(place), self._own_by_rank[rank]) for place, rank in enumerate(ranks))
-        return tuple((file, url) for file, url in files if url != first)
+    def _manifest(self, step: int, number: int, ranks: list[int], metadata: bytes, num_bytes: int) -> Manifest:
+        files = tuple((file_name(place), self._own_by_rank[rank]) for place, rank in enumerate(ranks))
+        return Manifest(
+            job=self._owner.job,
+            attempt=self._attempt,
+            step=step,
+            copy=number,
+            num_copies=self._num_copies,
+            num_bytes=num_bytes,
+            metadata_sha256=hashlib.sha256(metadata).hexdigest(),
+            files=files if len({url for _, url in files}) > 1 else (),
+        )
 
     def _find_copy(self, trained: dict[str, Any]) -> tuple[int, list[int], Ranks]:
         """The number of the copy that this rank writes a part of, and all who do; once, by all ranks."""
@@ -225,6 +229,12 @@ class Checkpointer:
     @property
     def _is_first_of_store(self) -> bool:
         return self._own_by_rank.index(self._stores.own) == self._ranks.number
+
+    def _sweep_unfinished(self) -> None:
+        try:
+            self._at(self._stores.own).sweep_unfinished()
+        except CheckpointError as error:  # perhaps it answers by the time of the first checkpoint
+            _say(f"what earlier runs have not finished is left: {error}")
 
     def _listings(self) -> list[resumption.Listing]:
         """Of the stores that this rank looks through: its own as the first of it, rank 0 those that nobody is near."""

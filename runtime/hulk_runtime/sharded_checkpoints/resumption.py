@@ -76,7 +76,7 @@ def load(state: dict[str, Any], manifest: Manifest, at: ShardedCheckpoints, stor
 
 
 def _folder(manifest: Manifest, at: ShardedCheckpoints, stores: Mapping[str, Store], file: str) -> Store:
-    url = dict(manifest.elsewhere).get(file, at.store.url)
+    url = dict(manifest.files).get(file, at.store.url)
     if url not in stores:
         raise CheckpointError(f"{manifest.name}/{file} lies in {url}, which is no store of this job")
     return stores[url].folder(manifest.name)
