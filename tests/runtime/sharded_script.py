@@ -134,7 +134,7 @@ def alone(num_steps: int) -> dict[int, float]:
         loss = loss_of(net, step, 0, 1)
         loss.backward()
         optimizer.step()
-        found[step + 1] = float(loss)
+        found[step + 1] = float(loss.detach())
     return found
 
 

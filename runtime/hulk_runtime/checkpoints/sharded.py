@@ -124,21 +124,23 @@ class ShardedCheckpoints:
         self._delete_unfinished(lambda attempt, step, copy: attempt <= self._attempt)
 
     def _sweep(self, copy: int) -> None:
-        """Steps beyond those that are kept; of this attempt what this copy's ranks have given up."""
+        """What is more than is kept of each copy, or older where there were others; what this copy's ranks gave up."""
         complete = _complete(self.store.list_keys())
-        kept = sorted({age for age, _ in complete}, reverse=True)[: self._num_kept]
-        for age, name in complete:
-            if age < kept[-1]:
+        kept = {each: sorted((age for age, of, _ in complete if of == each), reverse=True) for _, each, _ in complete}
+        oldest = {each: ages[: self._num_kept][-1] for each, ages in kept.items()}
+        is_full = len(kept[copy]) >= self._num_kept
+        for age, of, name in complete:
+            if age < oldest[of] or (is_full and age[0] < self._attempt and age < oldest[copy]):
                 self.store.delete(f"{name}.json")
                 self.store.delete_folder(name)
-        newest = kept[0]
+        newest = kept[copy][0]
         self._delete_unfinished(
             lambda attempt, step, of: attempt < self._attempt or (of == copy and (attempt, step) < newest)
         )
 
     def _delete_unfinished(self, is_given_up: Callable[[int, int, int], bool]) -> None:
         keys = self.store.list_keys()
-        complete = {name for _, name in _complete(keys)}
+        complete = {name for _, _, name in _complete(keys)}
         for match in filter(None, map(_NAME.fullmatch, keys)):
             if match[0] not in complete and not match[4] and is_given_up(int(match[1]), int(match[2]), int(match[3])):
                 self.store.delete_folder(match[0])
@@ -168,11 +170,11 @@ class ShardedCheckpoints:
         print(f"checkpoint {self.store.url}/{key} {fault}\n", end="", flush=True)
 
 
-def _complete(keys: Iterable[str]) -> list[tuple[tuple[int, int], str]]:
-    """Age and name of each copy that has a manifest.
+def _complete(keys: Iterable[str]) -> list[tuple[tuple[int, int], int, str]]:
+    """Age, number and name of each copy that has a manifest.
 
     >>> _complete(["sharded-00000001-0000000005-0000", "sharded-00000001-0000000005-0000.json"])
-    [((1, 5), 'sharded-00000001-0000000005-0000')]
+    [((1, 5), 0, 'sharded-00000001-0000000005-0000')]
     """
     matches = (match for match in map(_NAME.fullmatch, keys) if match and match[4])
-    return [((int(match[1]), int(match[2])), match[0].removesuffix(".json")) for match in matches]
+    return [((int(match[1]), int(match[2])), int(match[3]), match[0].removesuffix(".json")) for match in matches]

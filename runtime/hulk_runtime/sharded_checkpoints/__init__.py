@@ -2,6 +2,7 @@
 
 storage           torch.distributed.checkpoint's storage over the stores of `checkpoints`, with a digest of each piece
 training_state    model, optimizer and other objects <-> one state dict
+replica_state     DiLoCo's part of it
 staging           a state dict -> its copy in the CPU's memory
 copies            which ranks write a copy of the state together
 stores            which stores a job has, and which is nearest

@@ -23,11 +23,13 @@ from hulk_runtime import background
 from hulk_runtime.checkpoints.object_store import Store
 from hulk_runtime.checkpoints.sharded import METADATA, Manifest, ShardedCheckpoints
 from hulk_runtime.checkpoints.signing import Owner
+from hulk_runtime.collective import planned_sums
+from hulk_runtime.diloco.context import DiLoCo
 from hulk_runtime.errors import CheckpointError, ConfigurationError, FencedError, HulkError
 from hulk_runtime.job import environment, peer_secret, step_record
 from hulk_runtime.job.environment import Checkpointing
 from hulk_runtime.sharded_checkpoints import resumption, stores
-from hulk_runtime.sharded_checkpoints.copies import copies, held
+from hulk_runtime.sharded_checkpoints.copies import copies, held, together
 from hulk_runtime.sharded_checkpoints.ranks import Ranks
 from hulk_runtime.sharded_checkpoints.resumption import Candidate
 from hulk_runtime.sharded_checkpoints.staging import Staging
@@ -40,7 +42,8 @@ class Checkpointer:
 
     `model`: a module, or the parts of it that this rank has. `others`: objects with `state_dict` and `load_state_dict`
     that are the same on all ranks, by names of the caller's choice. `every` steps, `keep` checkpoints and `url` are
-    those of the job where they are left out. At most one checkpoint is under way.
+    those of the job where they are left out. `diloco`: of replicas that train apart; resume before it is entered. At
+    most one checkpoint is under way.
     """
 
     def __init__(
@@ -51,6 +54,7 @@ class Checkpointer:
         every: int | None = None,
         keep: int | None = None,
         url: str | None = None,
+        diloco: DiLoCo | None = None,
         **others: Stateful,
     ) -> None:
         here = environment.read(os.environ)
@@ -71,10 +75,12 @@ class Checkpointer:
         )
         self._attempt, self._num_kept, self._patience_s = here.attempt, num_kept, here.silence_s
         self._opened: dict[str, ShardedCheckpoints] = {}
-        self._state = TrainingState(model, optimizer, others)
+        _require_diloco(diloco)
+        self._state = TrainingState(model, optimizer, diloco, others)
         self._staging = Staging()
         self._ranks = Ranks()
         self._own_by_rank = self._ranks.all(self._stores.own)
+        self._replica = None if diloco is None else diloco.replica()
         self._copy: tuple[int, list[int], Ranks] | None = None
         self._num_copies = 0
         self._under_way: tuple[int, Future[None]] | None = None
@@ -214,7 +220,10 @@ class Checkpointer:
 
     def _find_copy(self, trained: dict[str, Any]) -> tuple[int, list[int], Ranks]:
         """The number of the copy that this rank writes a part of, and all who do; once, by all ranks."""
-        found = copies(self._own_by_rank, self._ranks.all(held(trained)))
+        if self._replica is None:
+            found = copies(self._own_by_rank, self._ranks.all(held(trained)))
+        else:
+            found = together(self._ranks.all(self._replica))
         number = next((place for place, ranks in enumerate(found) if self._ranks.number in ranks), -1)
         ranks = found[number] if number >= 0 else [self._ranks.number]
         self._num_copies = len(found)
@@ -262,12 +271,10 @@ class Checkpointer:
 
     def _read_own(self, candidate: Candidate) -> tuple[str, str, bool]:
         faults = []
-        for url, manifest in resumption.by_distance(candidate, self._stores.every):
-            state = self._state.trained() | self._state.others()
+        for url, manifest in resumption.by_distance(candidate, self._stores.every, self._replica):
             try:
                 found = {each: self._at(each).store for each in self._stores.every}
-                resumption.load(state, manifest, self._at(url), found)
-                self._state.load(state)
+                self._state.load(resumption.load(self._state.to_fill, manifest, self._at(url), found))
             except ValueError as error:
                 return url, str(error), True
             except CheckpointError as error:
@@ -298,6 +305,14 @@ class Checkpointer:
         where = ", ".join(dict.fromkeys(read))
         _say(
             f"resumed after step {step} of attempt {attempt} from {where}: {near} of {len(read)} ranks from the nearest"
+        )
+
+
+def _require_diloco(diloco: DiLoCo | None) -> None:
+    plan = planned_sums.plan()
+    if diloco is None and plan is not None and plan.inner_steps is not None:
+        raise ConfigurationError(
+            "the job's replicas train apart, and each has a state of its own: hulk.Checkpointer(..., diloco=diloco)"
         )
 
 

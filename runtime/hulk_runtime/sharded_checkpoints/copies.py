@@ -22,6 +22,18 @@ def held(state: Mapping[str, Any]) -> frozenset[int]:
     )
 
 
+def together(places: Sequence[object]) -> list[list[int]]:
+    """The ranks of each place, by the place of each rank: of a store, or of a replica that trains apart.
+
+    >>> together([0, 1, 0])
+    [[0, 2], [1]]
+    """
+    found: dict[object, list[int]] = {}
+    for rank, place in enumerate(places):
+        found.setdefault(place, []).append(rank)
+    return list(found.values())
+
+
 def copies(stores: Sequence[str], held_by_rank: Sequence[Set[int]]) -> list[list[int]]:
     """The ranks of each copy, by each rank's store and what it holds. Some ranks may be in none.
 
@@ -33,13 +45,10 @@ def copies(stores: Sequence[str], held_by_rank: Sequence[Set[int]]) -> list[list
     [[0, 1, 2, 3]]
     """
     everything = frozenset().union(*held_by_rank)
-    by_store: dict[str, list[int]] = {}
-    for rank, store in enumerate(stores):
-        by_store.setdefault(store, []).append(rank)
 
     def is_whole(ranks: Sequence[int]) -> bool:
         return frozenset().union(*(held_by_rank[rank] for rank in ranks)) == everything
 
-    found = [ranks for ranks in by_store.values() if is_whole(ranks)]
+    found = [ranks for ranks in together(stores) if is_whole(ranks)]
     others = sorted(set(range(len(stores))).difference(*found))
     return [*found, others] if others and (not found or is_whole(others)) else found

@@ -5,7 +5,7 @@ one of them cannot read its part, all go on with the next older one.
 """
 
 import pickle
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -56,14 +56,32 @@ def candidates(listings: Sequence[Listing]) -> list[Candidate]:
     return [found[age] for age in sorted(found, reverse=True)]
 
 
-def by_distance(candidate: Candidate, stores: Sequence[str]) -> list[tuple[str, Manifest]]:
-    """The copies in the order in which a rank reads them. `stores`: its nearest first."""
-    return sorted(candidate.copies, key=lambda found: (stores.index(found[0]), found[1].copy))
+def by_distance(candidate: Candidate, stores: Sequence[str], replica: int | None) -> list[tuple[str, Manifest]]:
+    """The copies in the order in which a rank reads them. `stores`: its nearest first.
+
+    `replica`: of those that train apart, each of which has a copy of its own: first that one.
+    """
+
+    def distance(found: tuple[str, Manifest]) -> tuple[bool, int, int]:
+        url, manifest = found
+        is_others = replica is not None and manifest.copy != replica % manifest.num_copies
+        return is_others, stores.index(url), manifest.copy
+
+    return sorted(candidate.copies, key=distance)
 
 
-def load(state: dict[str, Any], manifest: Manifest, at: ShardedCheckpoints, stores: Mapping[str, Store]) -> None:
-    """Read this rank's part into `state`. Raises CheckpointError where it is damaged, ValueError for another model."""
+def load(
+    to_fill: Callable[[Collection[str]], dict[str, Any]],
+    manifest: Manifest,
+    at: ShardedCheckpoints,
+    stores: Mapping[str, Store],
+) -> dict[str, Any]:
+    """Read this rank's part; `to_fill` makes what is read into, by the names that there are.
+
+    Raises CheckpointError where it is damaged, ValueError where it is of another model.
+    """
     metadata = pickle.loads(at.metadata(manifest))  # which the job has signed
+    state = to_fill(metadata.state_dict_metadata)
     reader = Reader(metadata, partial(_folder, manifest, at, stores))
     planner = DefaultLoadPlanner()
     planner.set_up_planner(state, metadata, is_coordinator=True)
@@ -73,6 +91,7 @@ def load(state: dict[str, Any], manifest: Manifest, at: ShardedCheckpoints, stor
         raise ValueError(str(error)) from error
     (whole,) = planner.create_global_plan([plan])
     reader.read_data(planner.finish_plan(whole), planner)
+    return state
 
 
 def _folder(manifest: Manifest, at: ShardedCheckpoints, stores: Mapping[str, Store], file: str) -> Store:

@@ -2,11 +2,12 @@
 
 model        parameters and buffers; shards are DTensors
 optimizer    its states and settings by the names of parameters, so that another layout finds its own
+diloco       of replicas that train apart: what `replica_state` says
 others       what other objects' `state_dict` answer, as bytes: the same on all ranks, or each takes the first one's
 """
 
 import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import torch
@@ -17,6 +18,9 @@ from torch.distributed.checkpoint.state_dict import (
     set_model_state_dict,
     set_optimizer_state_dict,
 )
+
+from hulk_runtime.diloco.context import DiLoCo
+from hulk_runtime.sharded_checkpoints import replica_state
 
 Model = torch.nn.Module | Sequence[torch.nn.Module]
 Optimizers = torch.optim.Optimizer | Iterable[torch.optim.Optimizer] | None
@@ -33,7 +37,10 @@ class Stateful(Protocol):
 class TrainingState:
     """What is saved and resumed. `model`: or its parts, such as a rank's stages."""
 
-    def __init__(self, model: Model, optimizers: Optimizers, others: Mapping[str, Stateful]) -> None:
+    def __init__(
+        self, model: Model, optimizers: Optimizers, diloco: DiLoCo | None, others: Mapping[str, Stateful]
+    ) -> None:
+        self._diloco = diloco
         self._parts = [model] if isinstance(model, torch.nn.Module) else list(model)
         given = [optimizers] if isinstance(optimizers, torch.optim.Optimizer) else list(optimizers or ())
         self._optimizers = [_of_part(part, given) for part in self._parts]
@@ -47,7 +54,16 @@ class TrainingState:
             model |= get_model_state_dict(part)
             if optimizers:
                 optimizer |= get_optimizer_state_dict(part, optimizers, options=_flat())
-        return {"model": model, "optimizer": optimizer}
+        return {
+            "model": model,
+            "optimizer": optimizer,
+            **(replica_state.of_replica(self._diloco) if self._diloco else {}),
+        }
+
+    def to_fill(self, names: Collection[str]) -> dict[str, Any]:
+        """What a checkpoint with these names is read into."""
+        replica = replica_state.to_fill(self._diloco, names) if self._diloco else {}
+        return {**self.trained(), **replica, **self.others()}
 
     def others(self) -> dict[str, Any]:
         """The other objects' states."""
@@ -62,6 +78,8 @@ class TrainingState:
                 names = get_optimizer_state_dict(part, optimizers, options=_flat())
                 found = {name: state["optimizer"][name] for name in names}
                 set_optimizer_state_dict(part, optimizers, found, options=_flat())
+        if self._diloco:
+            replica_state.load(self._diloco, state)
         for name, other in self._others.items():
             other.load_state_dict(_unpacked(state["others"][name]))
 
