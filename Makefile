@@ -50,7 +50,7 @@ lint: tools ## Ruff, mypy, import contracts, gofmt, go vet, rustfmt, clippy
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/mypy --python-version 3.10 -p hulk_runtime.collective -p hulk_runtime.instrumentation -p hulk_runtime.diloco
+	$(BIN)/mypy --python-version 3.10 -p hulk_runtime.collective -p hulk_runtime.instrumentation -p hulk_runtime.diloco -p hulk_runtime.sharded_checkpoints
 	$(BIN)/lint-imports
 	@unformatted=$$(gofmt -l lab/relay lab/go); test -z "$$unformatted" || { echo "gofmt -w $$unformatted"; exit 1; }
 	cd lab/relay && go vet ./...

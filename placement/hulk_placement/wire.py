@@ -40,7 +40,8 @@ class Meta:
     """What a pod must know beside the plan.
 
     `gradient_bytes` of a rank, 0 where that is not known; `interface`: the network interface that the links were
-    measured over, None where pods may choose. `rounds` is of plans with inner steps.
+    measured over, None where pods may choose. `rounds` is of plans with inner steps. `nearest_stores`: regions that
+    write checkpoints to the store of another one, and that one.
     """
 
     operator_version: str
@@ -52,6 +53,7 @@ class Meta:
     gradient_bytes: int = 0
     interface: str | None = None
     rounds: Rounds = DILOCO
+    nearest_stores: tuple[tuple[str, str], ...] = ()
 
     @classmethod
     def of(cls, workload: Workload, *, operator_version: str, steps: int, interface: str | None = None) -> Meta:
@@ -103,6 +105,7 @@ def document(plan: Plan, meta: Meta) -> dict[str, Any]:
         **_collective_to_wire(plan, meta.rounds),
         **pipeline_wire.to_wire(plan),
         **_transport_to_wire(plan, meta),
+        **({"nearestStores": [list(pair) for pair in meta.nearest_stores]} if meta.nearest_stores else {}),
     }
     return {**body, "digest": hashlib.sha256(_canonical(body)).hexdigest()}
 
@@ -295,4 +298,5 @@ def _meta_from_wire(body: dict[str, Any]) -> Meta:
         gradient_bytes=body.get("transport", {}).get("gradientBytes", 0),
         interface=body.get("transport", {}).get("interface"),
         rounds=Rounds(**{_ROUNDS[key]: value for key, value in body.get("sync", {}).items() if key in _ROUNDS}),
+        nearest_stores=tuple((region, other) for region, other in body.get("nearestStores", ())),
     )

@@ -2,6 +2,7 @@
 
 hulk.report         tell the step and the loss to whoever watches the job
 hulk.device_mesh    the plan as torch's DeviceMesh
+hulk.Checkpointer   sharded checkpoints: written while training goes on, resumed on another layout
 hulk.DiLoCo         replicas train apart and come together once a round
 hulk.Outer          DiLoCo's outer learning rate and momentum
 hulk.hf             DiLoCo in the Trainer of Hugging Face's transformers
@@ -16,10 +17,12 @@ if TYPE_CHECKING:
     from hulk_runtime.diloco.context import DiLoCo
     from hulk_runtime.diloco.outer_step import Outer
     from hulk_runtime.job.step_record import report
+    from hulk_runtime.sharded_checkpoints.checkpointer import Checkpointer
 
-__all__ = ["DiLoCo", "Outer", "device_mesh", "report"]
+__all__ = ["Checkpointer", "DiLoCo", "Outer", "device_mesh", "report"]
 
 _MODULES: Final = {
+    "Checkpointer": "hulk_runtime.sharded_checkpoints.checkpointer",
     "DiLoCo": "hulk_runtime.diloco.context",
     "Outer": "hulk_runtime.diloco.outer_step",
     "device_mesh": "hulk_runtime.collective.device_mesh",

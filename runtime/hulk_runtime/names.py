@@ -47,6 +47,7 @@ ENV_PEER_SECRET: Final = "HULK_PEER_SECRET"  # the path of a file
 ENV_CHECKPOINT_URL: Final = "HULK_CHECKPOINT_URL"
 ENV_CHECKPOINT_EVERY_STEPS: Final = "HULK_CHECKPOINT_EVERY_STEPS"
 ENV_CHECKPOINT_KEEP: Final = "HULK_CHECKPOINT_KEEP"
+ENV_CHECKPOINT_STORES: Final = "HULK_CHECKPOINT_STORES"  # JSON: a region -> its own store
 ENV_CHECKPOINT_STEP: Final = "HULK_CHECKPOINT_STEP"  # the last one that the operator knows to be committed
 ENV_CHECKPOINT_TRUST_STORE: Final = "HULK_CHECKPOINT_TRUST_STORE"  # 1 = also of what the job has not signed
 

@@ -154,6 +154,10 @@ BROKEN_RULES: dict[str, tuple[dict[str, Any], str]] = {
         {"checkpoint.storage": {"persistentVolumeClaim": "a", "secretName": "b"}},
         "checkpoint.storage.secretName is for url",
     ),
+    "stores beside a claim": (
+        {"checkpoint.storage": {"persistentVolumeClaim": "a", "regional": [{"region": "eu", "url": "s3://eu"}]}},
+        "checkpoint.storage.regional is for stores beside url",
+    ),
     "nodeName": ({"template.spec.nodeName": "n"}, "nodes come from the plan; use spec.placement.workerNodes"),
     "hostname": ({"template.spec.hostname": "h"}, "host names come from the plan"),
     "subdomain": ({"template.spec.subdomain": "s"}, "the subdomain is the attempt's Service"),

@@ -1,5 +1,6 @@
 """Plan and job -> manifests, and pods -> facts: nothing of the user's template is lost or changed."""
 
+import json
 from base64 import b64decode
 from typing import Any
 
@@ -198,6 +199,13 @@ def test_checkpoint_storage_reaches_the_worker(storage: dict[str, str], url: str
         ]
         assert claims == [{"claimName": "claim"}]
         assert pod["spec"]["securityContext"]["fsGroup"] == 65532
+
+
+def test_a_worker_is_told_the_stores_of_all_regions() -> None:
+    own = [{"region": "eu", "url": "s3://eu/x"}, {"region": "us", "url": "s3://us/x"}]
+    found = env(pods(job(checkpoint={"storage": {"url": "s3://all/x", "regional": own}}), plan(), [0])[0])
+    assert json.loads(found["HULK_CHECKPOINT_STORES"]) == {"eu": "s3://eu/x", "us": "s3://us/x"}
+    assert "HULK_CHECKPOINT_STORES" not in env(pods(job(checkpoint=claim()), plan(), [0])[0])
 
 
 @pytest.mark.parametrize(

@@ -93,7 +93,9 @@ def test_pipelines_come_back_as_they_were(schedule: str) -> None:
     plan, job = pipeline_plan()
     if schedule != "explicit":
         plan = replace(plan, schedule=schedule, blocks=(), recompute=True, overlap=False, rings=())
-    back, _ = wire.decode(wire.encode(plan, meta_of(job)))
+    meta = replace(meta_of(job), nearest_stores=(("uk", "eu"),))
+    back, read = wire.decode(wire.encode(plan, meta))
+    assert read.nearest_stores == meta.nearest_stores
     kept = replace(plan.prediction, bottleneck=None, rank_compute_s=(), memory_bytes=0, tied_s=0.0, price=0.0)
     assert back == replace(plan, prediction=kept)
 

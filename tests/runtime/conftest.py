@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -21,10 +22,13 @@ import pytest
 import start_order
 from forked import python
 from free_ports import free_port
+from hulk_lab.builds import golang
+from hulk_runtime import names
 from hulk_runtime.plan import wire
 
 GPT = ("-m", "hulk_runtime.examples.gpt")
 PATIENCE_S = 240.0
+S3_KEYS = {"AWS_ACCESS_KEY_ID": "hulk", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_DEFAULT_REGION": "us-east-1"}
 STEP_LINE = re.compile(r"^(?:step=|epoch=.* go on after step )(\d+) loss=(\S+)", re.MULTILINE)
 
 
@@ -256,3 +260,30 @@ def what_others_left_is_not_searched() -> Iterator[None]:
 def unused_port() -> Callable[[], int]:
     """unused_port() -> a TCP port."""
     return free_port
+
+
+@pytest.fixture(scope="module")
+def s3_endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A real S3 server (rclone's) with one bucket, `checkpoints`."""
+    folder = tmp_path_factory.mktemp("s3")
+    (folder / "checkpoints").mkdir()
+    port = free_port()
+    keys = f"{S3_KEYS['AWS_ACCESS_KEY_ID']},{S3_KEYS['AWS_SECRET_ACCESS_KEY']}"
+    command = [golang.program("store"), "serve", "s3", f"--addr=127.0.0.1:{port}", f"--auth-key={keys}", str(folder)]
+    server = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 60
+    with socket.socket() as client:
+        while client.connect_ex(("127.0.0.1", port)):
+            assert server.poll() is None, f"{command} ended with {server.returncode}"
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+    yield f"http://127.0.0.1:{port}"
+    server.terminate()
+    server.wait()
+
+
+@pytest.fixture
+def s3_environment(s3_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where that server is, and its keys."""
+    for name, value in {**S3_KEYS, names.ENV_S3_ENDPOINT: s3_endpoint}.items():
+        monkeypatch.setenv(name, value)

@@ -46,6 +46,7 @@ from hulk_runtime.collective.wire.rendezvous import Listener, Rendezvous
 from hulk_runtime.diloco import sums
 from hulk_runtime.errors import BackgroundError, PeerLostError, RankLostError
 from hulk_runtime.job import step_server
+from hulk_runtime.sharded_checkpoints.checkpointer import Checkpointer
 from hulk_runtime.sharp.device_worker import DeviceWorker
 from hulk_runtime.sharp.host_device import HostDevice
 from hulk_runtime.sharp.run import Run
@@ -279,6 +280,15 @@ def quantised_sums_break(patch: pytest.MonkeyPatch) -> None:
         quantised.begin(torch.ones(4), sums.Feedback(), 0).wait()
 
 
+def saving_breaks(patch: pytest.MonkeyPatch) -> None:
+    """The next checkpoint, or the end, says what it was."""
+    found = Checkpointer(torch.nn.Linear(1, 1), url="file:///nowhere")
+    patch.setattr(Checkpointer, "_write", broken)
+    found.save()
+    with pytest.raises(BackgroundError, match="hulk-save broke"):
+        found.wait()
+
+
 HERE: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "hulk-collective": engine_breaks,
     "hulk-drift": drift_breaks,
@@ -294,6 +304,7 @@ HERE: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "hulk-steps-answer": steps_answer_breaks,
     "hulk-checkpoint": checkpoint_breaks,
     "hulk-device-": device_breaks,
+    "hulk-save": saving_breaks,
     "hulk-diloco": quantised_sums_break,
 }
 ENDS_RANK = {

@@ -1,51 +1,16 @@
 """Checkpoints are whole or absent, old attempts are fenced, damage is noticed."""
 
 import os
-import socket
-import subprocess
-import time
-from collections.abc import Iterator
 from importlib.util import find_spec
 
 import pytest
-from hulk_lab.builds import golang
 from hulk_operator.api.hulkjob import STORES
-from hulk_runtime import names
 from hulk_runtime.checkpoints.fenced_checkpoints import Checkpoints
 from hulk_runtime.checkpoints.object_store import PACKAGES, Store
 from hulk_runtime.checkpoints.signing import NOBODY
 from hulk_runtime.errors import CheckpointError, ConfigurationError, FencedError
 
 CONTENT = {"parameters": 1, "optimizer": "sgd", "lossScale": 1.0}
-
-
-S3_KEYS = {"AWS_ACCESS_KEY_ID": "hulk", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_DEFAULT_REGION": "us-east-1"}
-
-
-@pytest.fixture(scope="module")
-def s3_endpoint(tmp_path_factory, unused_port) -> Iterator[str]:
-    """A real S3 server (rclone's) with one bucket, `checkpoints`."""
-    folder = tmp_path_factory.mktemp("s3")
-    (folder / "checkpoints").mkdir()
-    port = unused_port()
-    keys = f"{S3_KEYS['AWS_ACCESS_KEY_ID']},{S3_KEYS['AWS_SECRET_ACCESS_KEY']}"
-    command = [golang.program("store"), "serve", "s3", f"--addr=127.0.0.1:{port}", f"--auth-key={keys}", str(folder)]
-    server = subprocess.Popen(command, stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 60
-    with socket.socket() as client:
-        while client.connect_ex(("127.0.0.1", port)):
-            assert server.poll() is None, f"{command} ended with {server.returncode}"
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-    yield f"http://127.0.0.1:{port}"
-    server.terminate()
-    server.wait()
-
-
-@pytest.fixture
-def s3_environment(s3_endpoint, monkeypatch) -> None:
-    for name, value in {**S3_KEYS, names.ENV_S3_ENDPOINT: s3_endpoint}.items():
-        monkeypatch.setenv(name, value)
 
 
 @pytest.fixture(params=["file", "s3"])

@@ -8,10 +8,15 @@ from pathlib import Path
 import hulk_runtime
 
 ROOT = Path(hulk_runtime.__file__).parents[1]
-ENTRIES = ("hulk_runtime.collective.backend", "hulk_runtime.instrumentation.sitecustomize")
+ENTRIES = (
+    "hulk_runtime.collective.backend",
+    "hulk_runtime.instrumentation.sitecustomize",
+    "hulk_runtime.sharded_checkpoints.checkpointer",
+)
 CIPHERS = "hulk_runtime.collective.wire.ciphers"
 """Alone imports cryptography, by a name that it makes up."""
-EVERYWHERE = sys.stdlib_module_names | {"torch"}
+EVERYWHERE = sys.stdlib_module_names | {"torch", "fsspec"}
+"""Torch itself requires fsspec."""
 OURS = {"hulk", "hulk_runtime"}
 OF_THE_PROGRAM = {"hulk.hf": {"transformers"}, "hulk.lightning": {"lightning"}}
 """What is imported only where the program has imported it before."""

@@ -15,10 +15,12 @@ from hulk_operator.api.base import (
     SUSPENDED,
     Decimal,
     ObjectName,
+    Region,
     Resource,
     ResourceName,
     Seconds,
     Series,
+    list_map,
 )
 from hulk_operator.api.model import MAX_STEPS, Model, Training
 from hulk_operator.api.network_policy import NetworkPolicy
@@ -216,16 +218,24 @@ STORES = ("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "oci", "oss", "hdfs",
 that of S3 (`object_store.PACKAGES` of the runtime), and a worker that lacks one says which."""
 
 
+StoreUrl = Annotated[str, Field(max_length=1024, pattern=rf"^({'|'.join(STORES)})://[^/\s]+(/\S*)?$")]
+
+
+class RegionalStore(Resource):
+    """A region's own store."""
+
+    region: Annotated[Region, Field(description="Region.")]
+    url: Annotated[StoreUrl, Field(description="Object store, of any of the kinds of `url`.")]
+
+
 class Storage(Resource):
     """Where checkpoints are kept: an object store by URL, or a volume claim."""
 
     model_config = ConfigDict(json_schema_extra=validated_by(rules.STORAGE))
 
     url: Annotated[
-        str | None,
+        StoreUrl | None,
         Field(
-            max_length=1024,
-            pattern=rf"^({'|'.join(STORES)})://[^/\s]+(/\S*)?$",
             description=(
                 f"Object store, such as s3://bucket/path ({', '.join(STORES)}). Hulk's image has the package for S3; "
                 "for another store the worker's image must have its own, such as gcsfs. A file or the memory of one "
@@ -233,6 +243,18 @@ class Storage(Resource):
             ),
         ),
     ] = None
+    regional: Annotated[
+        tuple[RegionalStore, ...],
+        Field(
+            max_length=names.MAX_REGIONS,
+            json_schema_extra=list_map("region"),
+            description=(
+                "Stores by region, for sharded checkpoints: the ranks of a region write to its own, those of another "
+                "region to that of the region to which its link is best, or to `url` where no link is known. Empty = "
+                "all to `url`."
+            ),
+        ),
+    ] = ()
     secret_name: Annotated[
         ObjectName | None, Field(description="Secret whose keys become environment variables of the worker.")
     ] = None

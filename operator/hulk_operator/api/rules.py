@@ -201,6 +201,12 @@ STORAGE = (
         "checkpoint.storage.secretName is for url; a volume claim needs none",
         ".secretName",
     ),
+    Rule(
+        "!has(self.regional) || self.regional.size() == 0 || has(self.url)",
+        lambda self: not self.get("regional") or "url" in self,
+        "checkpoint.storage.regional is for stores beside url; a volume claim is one for all regions",
+        ".regional",
+    ),
 )
 TRANSFORMER = (
     Rule(

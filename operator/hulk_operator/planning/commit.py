@@ -20,6 +20,7 @@ from hulk_operator.cluster import Object
 from hulk_operator.inputs import topology as inputs
 from hulk_operator.inputs.topology import Room
 from hulk_operator.inputs.unknown_model import as_measured, without_guesses
+from hulk_operator.planning.nearest_stores import nearest_stores
 from hulk_operator.planning.process import Search
 from hulk_operator.planning.reservations import Held, new_claims
 from hulk_operator.pods import free_run, is_on_host, network_interface
@@ -84,6 +85,7 @@ async def planned(
     plan, prediction = await _promised(search, without_guesses(plan, workload), workload, topology, now)
     interface = network_interface(job)
     meta = wire.Meta.of(workload, operator_version=version(), steps=job.spec.training.num_steps, interface=interface)
+    meta = replace(meta, nearest_stores=nearest_stores(job.spec.checkpoint, plan, topology))
     full = FullPlan(plan, wire.encode(plan, meta), wire.document(plan, meta)["digest"], meta.steps, basis)
     summary = plan_summary(job, plan, full.digest, topology, workload.model, host_ports)
     return Planned(job.metadata.generation, full, summary, prediction, share, workload.model.notes)

@@ -5,12 +5,13 @@ worker: rank = worker, of as many as there are workers. torchrun (by the PET_ va
 start as many ranks as the worker has accelerators and give each of them its own.
 """
 
+import json
 from typing import Any
 
 from hulk_placement.plan import Plan
 
 from hulk_operator import names
-from hulk_operator.api import HulkJob
+from hulk_operator.api import HulkJob, Storage
 from hulk_operator.pods.host_ports import OWN, Ports
 from hulk_operator.pods.instrumentation import launcher_environment
 from hulk_operator.pods.launcher import stays
@@ -129,9 +130,16 @@ def _checkpoint_env(job: HulkJob) -> dict[str, str]:
         names.ENV_CHECKPOINT_URL: checkpoint.storage.url or f"file://{names.CHECKPOINT_DIRECTORY}",
         names.ENV_CHECKPOINT_EVERY_STEPS: str(checkpoint.every_steps),
         names.ENV_CHECKPOINT_KEEP: str(checkpoint.keep),
+        **_stores_env(checkpoint.storage),
         names.ENV_CHECKPOINT_STEP: str(job.status.checkpoint.step if job.status.checkpoint else 0),
         names.ENV_CHECKPOINT_TRUST_STORE: str(int(checkpoint.trust_store)),
     }
+
+
+def _stores_env(storage: Storage) -> dict[str, str]:
+    """Where regions have stores of their own: these by region."""
+    found = {store.region: store.url for store in storage.regional}
+    return {names.ENV_CHECKPOINT_STORES: json.dumps(found)} if found else {}
 
 
 def _env(values: dict[str, str]) -> Env:

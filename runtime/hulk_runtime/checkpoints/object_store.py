@@ -8,6 +8,7 @@ object store come from AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_ENDPOINT
 import contextlib
 import os
 from collections.abc import Iterator, Mapping
+from copy import copy
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, Final
@@ -42,7 +43,10 @@ class Listed:
 
 
 class Store:
-    """One folder. Keys have no slashes. Every failure is a CheckpointError that names the URL."""
+    """One folder. Keys have no slashes, and folders within are listed as keys, too.
+
+    Every failure is a CheckpointError that names the URL.
+    """
 
     def __init__(self, url: str, environ: Mapping[str, str] = os.environ) -> None:
         # Takes up to a second of CPU for an object store: only the rank that needs it pays.
@@ -60,18 +64,33 @@ class Store:
         self._files: Any = found[0]
         self._root: str = found[1]
 
+    def folder(self, name: str) -> "Store":
+        """A folder in this one, by the same connections."""
+        found = copy(self)
+        found.url, found._root = f"{self.url}/{name}", self._path(name)
+        return found
+
     def write(self, key: str, content: bytes) -> None:
         """Create or replace one object."""
+        if self._renames:
+            with self.writing(key) as file:
+                file.write(content)
+            return
         with self._failures("write", key):
-            if self._renames:
-                temporary = self._path(key + _TEMPORARY)
-                with self._files.open(temporary, "wb") as file:
-                    file.write(content)
+            self._files.pipe_file(self._path(key), content)
+
+    @contextlib.contextmanager
+    def writing(self, key: str) -> Iterator[Any]:
+        """A file to write one object into, piece by piece; what a caller raises leaves none, or an incomplete one."""
+        with self._failures("write", key):
+            path = self._path(key + _TEMPORARY if self._renames else key)
+            with self._files.open(path, "wb") as file:
+                yield file
+                if self._renames:
                     file.flush()
                     os.fsync(file.fileno())  # or a loss of power may leave the new name on an empty file
-                os.replace(temporary, self._path(key))
-            else:
-                self._files.pipe_file(self._path(key), content)
+            if self._renames:
+                os.replace(path, self._path(key))
 
     def read(self, key: str) -> bytes | None:
         """One object, None when it does not exist."""
@@ -81,6 +100,20 @@ class Store:
             except FileNotFoundError:
                 return None
         return bytes(content)
+
+    def read_range(self, key: str, start: int, end: int) -> bytes:
+        """The bytes from `start` up to `end`, fewer where the object is shorter."""
+        with self._failures("read", key):
+            return bytes(self._files.cat_file(self._path(key), start=start, end=end))
+
+    def delete_folder(self, name: str) -> None:
+        """Remove a folder and the objects in it; it may be gone already."""
+        folder = self.folder(name)
+        for key in folder._listing():
+            folder.delete(key)
+        if self._renames:
+            with self._failures("delete", name), contextlib.suppress(FileNotFoundError):
+                self._files.rmdir(folder._root)
 
     def list_keys(self) -> list[str]:
         """Every object's key, sorted."""
@@ -106,6 +139,9 @@ class Store:
                 found = self._files.ls(self._root, detail=True)
             except FileNotFoundError:
                 return {}
+            found = [
+                row for row in found if row["name"].rstrip("/") != self._root
+            ]  # some stores list the folder itself
             listed = {row["name"].rstrip("/").rpartition("/")[2]: _listed(row) for row in found}
         return dict(sorted(listed.items()))
 

@@ -84,6 +84,13 @@ class DiLoCo:
         """Inner steps so far."""
         return self._step
 
+    def replica(self) -> int:
+        """This replica's number; all ranks ask together. Raises ValueError where there is none for checkpoints."""
+        if not isinstance(self._outer, Outer):
+            raise ValueError("an outer optimizer of its own has states of its own names: only hulk.Outer's are saved")
+        group = replicas.of_model(self._model, self._given)
+        return 0 if group is None else dist.get_rank(group)
+
     def __enter__(self) -> "DiLoCo":
         if self._optimizer in _entered:
             raise ValueError("the optimizer is in a DiLoCo context already")

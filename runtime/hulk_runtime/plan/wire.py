@@ -169,7 +169,8 @@ class Stages:
 class Plan:
     """Who does what. Workers are in rank order, which is ring order where every rank holds the whole model.
 
-    `shares` are sequences of each replica: of each rank, but for pipelines.
+    `shares` are sequences of each replica: of each rank, but for pipelines. `nearest_stores`: regions whose checkpoints
+    go to the store of another one, and that one.
     """
 
     version: int
@@ -189,6 +190,7 @@ class Plan:
     pipeline: Stages | None = None
     transport: Transport | None = None
     prediction: Prediction | None = None
+    nearest_stores: tuple[tuple[str, str], ...] = ()
     preflight: bool
     digest: str
 

@@ -1,0 +1,332 @@
+"""Sharded checkpoints around a script's own loop: written while training goes on, resumed on any layout of ranks.
+
+    with hulk.Checkpointer(model, optimizer, scheduler=scheduler) as checkpointer:
+        for step in range(checkpointer.resume(), num_steps):
+            train(step)
+            checkpointer.step(step + 1)
+
+Every rank calls it. Store, frequency and number come from spec.checkpoint, or from the call.
+"""
+
+import hashlib
+import os
+import time
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as NotDoneError
+from types import TracebackType
+from typing import Any
+
+from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.state_dict_saver import save
+
+from hulk_runtime import background
+from hulk_runtime.checkpoints.object_store import Store
+from hulk_runtime.checkpoints.sharded import METADATA, Manifest, ShardedCheckpoints
+from hulk_runtime.checkpoints.signing import Owner
+from hulk_runtime.collective import planned_sums
+from hulk_runtime.diloco.context import DiLoCo
+from hulk_runtime.errors import CheckpointError, ConfigurationError, FencedError, HulkError
+from hulk_runtime.job import environment, peer_secret, step_record
+from hulk_runtime.job.environment import Checkpointing
+from hulk_runtime.sharded_checkpoints import resumption, stores
+from hulk_runtime.sharded_checkpoints.copies import copies, held, together
+from hulk_runtime.sharded_checkpoints.ranks import Ranks
+from hulk_runtime.sharded_checkpoints.resumption import Candidate
+from hulk_runtime.sharded_checkpoints.staging import Staging
+from hulk_runtime.sharded_checkpoints.storage import Writer, file_name
+from hulk_runtime.sharded_checkpoints.training_state import Model, Optimizers, Stateful, TrainingState
+
+
+class Checkpointer:
+    """A context that saves as training goes on, and once more at its end.
+
+    `model`: a module, or the parts of it that this rank has. `others`: objects with `state_dict` and `load_state_dict`
+    that are the same on all ranks, by names of the caller's choice. `every` steps, `keep` checkpoints and `url` are
+    those of the job where they are left out. `diloco`: of replicas that train apart; resume before it is entered. At
+    most one checkpoint is under way.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        optimizer: Optimizers = None,
+        *,
+        every: int | None = None,
+        keep: int | None = None,
+        url: str | None = None,
+        diloco: DiLoCo | None = None,
+        **others: Stateful,
+    ) -> None:
+        here = environment.read(os.environ)
+        settings = here.checkpointing or Checkpointing(
+            url or "", environment.DEFAULT_CHECKPOINT_EVERY_STEPS, environment.DEFAULT_CHECKPOINT_KEEP
+        )
+        self._every = settings.every_steps if every is None else every
+        num_kept = settings.num_kept if keep is None else keep
+        if self._every < 1 or num_kept < 1:
+            raise ConfigurationError(f"checkpoint every {self._every} steps, keep {num_kept}: both must be > 0")
+        self._stores = stores.of_rank(here, os.environ, url)
+        self._owner = Owner.of_job(
+            here.job,
+            here.job_uid,
+            peer_secret.read(here.peer_secret_path),
+            trusts_store=settings.trusts_store,
+            committed_step=settings.committed_step if url is None else 0,
+        )
+        self._attempt, self._num_kept, self._patience_s = here.attempt, num_kept, here.silence_s
+        self._opened: dict[str, ShardedCheckpoints] = {}
+        _require_diloco(diloco)
+        self._state = TrainingState(model, optimizer, diloco, others)
+        self._staging = Staging()
+        self._ranks = Ranks()
+        self._own_by_rank = self._ranks.all(self._stores.own)
+        self._replica = None if diloco is None else diloco.replica()
+        self._copy: tuple[int, list[int], Ranks] | None = None
+        self._num_copies = 0
+        self._under_way: tuple[int, Future[None]] | None = None
+        self._step = self._saved = 0
+
+    def resume(self) -> int:
+        """Bring model, optimizer and the others to the newest checkpoint; how many steps it has, 0 where there is none.
+
+        Raises CheckpointError where there must be one and none can be read, ConfigurationError where it is of another
+        model, FencedError where a newer attempt of the job has begun.
+        """
+        step_record.report(step=0)  # torch makes an optimizer's states by a step that is none
+        listings = [each for some in self._ranks.all(self._listings()) for each in some]
+        if fenced := next((each.fenced for each in listings if each.fenced), ""):
+            raise FencedError(fenced)
+        found = resumption.candidates(listings)
+        faults = [each.fault for each in listings if each.fault]
+        for candidate in found:
+            read, missing = self._read(candidate)
+            if not missing:
+                self._step = self._saved = candidate.age[1]
+                self._say_resumed(candidate, read, faults)
+                break
+            faults += missing
+        else:
+            self._require_new(faults)
+        if self._is_first_of_store:
+            self._sweep_unfinished()
+        step_record.report(step=self._step)
+        return self._step
+
+    def step(self, completed: int) -> None:
+        """So many steps are completed: save when it is time to. Raises FencedError."""
+        step_record.report(step=completed)
+        self._step = completed
+        if completed // self._every > self._saved // self._every:
+            self.save()
+
+    def save(self) -> None:
+        """Begin to write the state as it is, once what was begun before is written. Raises FencedError."""
+        self.wait()
+        trained = self._state.trained()
+        number, ranks, members = self._copy or self._find_copy(trained)
+        self._saved = self._step
+        if number < 0:
+            return
+        state = self._staging.copied(trained) | self._state.others()
+        step, done = self._step, Future[None]()
+
+        def write() -> None:
+            try:
+                self._write(step, state, number, ranks, members)
+                done.set_result(None)
+            except HulkError as error:
+                done.set_exception(error)
+
+        self._under_way = step, done
+        background.Thread(
+            "hulk-save", write, broke=lambda name, error: done.set_exception(background.defect(name, error))
+        ).start()
+
+    def wait(self) -> None:
+        """Until nothing is under way. A checkpoint that is not written is said once. Raises FencedError."""
+        self._end_saving(tolerate=True)
+
+    def __enter__(self) -> "Checkpointer":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            if self._step > self._saved:
+                self.save()
+            self._end_saving(tolerate=False)
+        elif self._under_way is not None:  # other ranks may be lost, and what this region writes complete
+            try:
+                self._end_saving(tolerate=True, timeout_s=self._patience_s)
+            except HulkError as late:
+                _say(str(late))
+
+    def _end_saving(self, tolerate: bool, timeout_s: float | None = None) -> None:
+        if self._under_way is None:
+            return
+        step, done = self._under_way
+        self._under_way = None
+        try:
+            done.result(timeout_s)
+        except NotDoneError:
+            raise CheckpointError(f"the checkpoint of step {step} is not written after {timeout_s:g} s") from None
+        except CheckpointError as error:
+            if not tolerate:
+                raise
+            if self._copy and self._copy[2].number == 0:
+                _say(f"checkpoint of step {step} not written, training goes on: {error}")
+
+    def _write(self, step: int, state: dict[str, Any], number: int, ranks: list[int], members: Ranks) -> None:
+        """What this rank has of a copy; its first rank commits."""
+        begun_s = time.monotonic()
+        folder = self._at(self._stores.own).folder(step, number)
+        places = [self._at(url) for url in dict.fromkeys(self._own_by_rank[rank] for rank in ranks)]
+
+        def prepare() -> None:
+            for place in places:
+                place.prepare(step, number)
+
+        def commit(metadata: bytes, num_bytes: int) -> None:
+            manifest = self._manifest(step, number, ranks, metadata, num_bytes)
+            for place in places:
+                place.folder(step, number).write(METADATA, metadata)
+            for place in places:
+                place.commit(manifest)
+            seconds = time.monotonic() - begun_s
+            where = ", ".join(place.folder(step, number).url for place in places)
+            _say(f"checkpoint step={step} bytes={num_bytes} seconds={seconds:.3g} where={where}")
+
+        writer = Writer(folder, members.number, prepare, commit)
+        try:
+            save(state, storage_writer=writer, process_group=members.group, no_dist=members.group is None)
+        except CheckpointException as error:
+            raise _named(error, ranks) from error
+        except RuntimeError as error:  # gloo's
+            raise CheckpointError(f"ranks {ranks} do not all answer: {str(error).partition(chr(10))[0]}") from error
+
+    def _manifest(self, step: int, number: int, ranks: list[int], metadata: bytes, num_bytes: int) -> Manifest:
+        files = tuple((file_name(place), self._own_by_rank[rank]) for place, rank in enumerate(ranks))
+        return Manifest(
+            job=self._owner.job,
+            attempt=self._attempt,
+            step=step,
+            copy=number,
+            num_copies=self._num_copies,
+            num_bytes=num_bytes,
+            metadata_sha256=hashlib.sha256(metadata).hexdigest(),
+            files=files if len({url for _, url in files}) > 1 else (),
+        )
+
+    def _find_copy(self, trained: dict[str, Any]) -> tuple[int, list[int], Ranks]:
+        """The number of the copy that this rank writes a part of, and all who do; once, by all ranks."""
+        if self._replica is None:
+            found = copies(self._own_by_rank, self._ranks.all(held(trained)))
+        else:
+            found = together(self._ranks.all(self._replica))
+        number = next((place for place, ranks in enumerate(found) if self._ranks.number in ranks), -1)
+        ranks = found[number] if number >= 0 else [self._ranks.number]
+        self._num_copies = len(found)
+        self._copy = number, ranks, Ranks(ranks)
+        return self._copy
+
+    def _at(self, url: str) -> ShardedCheckpoints:
+        if url not in self._opened:
+            self._opened[url] = ShardedCheckpoints(Store(url), self._attempt, self._num_kept, self._owner)
+        return self._opened[url]
+
+    @property
+    def _is_first_of_store(self) -> bool:
+        return self._own_by_rank.index(self._stores.own) == self._ranks.number
+
+    def _sweep_unfinished(self) -> None:
+        try:
+            self._at(self._stores.own).sweep_unfinished()
+        except CheckpointError as error:  # perhaps it answers by the time of the first checkpoint
+            _say(f"what earlier runs have not finished is left: {error}")
+
+    def _listings(self) -> list[resumption.Listing]:
+        """Of the stores that this rank looks through: its own as the first of it, rank 0 those that nobody is near."""
+        mine = [self._stores.own] if self._is_first_of_store else []
+        if self._ranks.number == 0:
+            mine += [url for url in self._stores.every if url not in self._own_by_rank]
+        return [self._listing(url) for url in mine]
+
+    def _listing(self, url: str) -> resumption.Listing:
+        try:
+            return resumption.listing(self._at(url))
+        except CheckpointError as error:  # some stores connect as they are opened
+            return resumption.Listing(url, fault=str(error))
+
+    def _read(self, candidate: Candidate) -> tuple[list[str], list[str]]:
+        """Where each rank has read its part of a state, and why others could not; of all ranks."""
+        url, fault, is_other = self._read_own(candidate)
+        results = self._ranks.all((url, fault, is_other))
+        faults = [f"rank {rank}: {fault}" for rank, (_, fault, _) in enumerate(results) if fault]
+        if any(is_other for _, _, is_other in results):
+            raise ConfigurationError(
+                f"checkpoint of step {candidate.age[1]} is of another model or optimizer: {'; '.join(faults[:4])}"
+            )
+        return [url for url, _, _ in results], faults
+
+    def _read_own(self, candidate: Candidate) -> tuple[str, str, bool]:
+        faults = []
+        for url, manifest in resumption.by_distance(candidate, self._stores.every, self._replica):
+            try:
+                found = {each: self._at(each).store for each in self._stores.every}
+                self._state.load(resumption.load(self._state.to_fill, manifest, self._at(url), found))
+            except ValueError as error:
+                return url, str(error), True
+            except CheckpointError as error:
+                faults.append(str(error))
+                continue
+            return url, "", False
+        return "", "; ".join(faults), False
+
+    def _require_new(self, faults: list[str]) -> None:
+        """That there is nothing to go on from. To begin in silence where there was something would lose the run."""
+        committed = self._owner.committed_step
+        if (faults or committed) and not self._owner.trusts_store:
+            why = "".join(f"; {fault}" for fault in dict.fromkeys(faults))
+            was = f", and step {committed} was committed" if committed else ""
+            raise CheckpointError(f"no checkpoint in {', '.join(self._stores.every)} is intact{was}{why}")
+        if self._ranks.number == 0:
+            _say(f"starting at step 1, no checkpoint in {', '.join(self._stores.every)}")
+
+    def _say_resumed(self, candidate: Candidate, read: list[str], faults: list[str]) -> None:
+        if self._ranks.number:
+            return
+        attempt, step = candidate.age
+        for fault in dict.fromkeys(faults):
+            _say(f"passed over: {fault}")
+        if step < self._owner.committed_step:
+            _say(f"step {self._owner.committed_step} was committed, and is not there any more")
+        near = sum(url == own for url, own in zip(read, self._own_by_rank, strict=True))
+        where = ", ".join(dict.fromkeys(read))
+        _say(
+            f"resumed after step {step} of attempt {attempt} from {where}: {near} of {len(read)} ranks from the nearest"
+        )
+
+
+def _require_diloco(diloco: DiLoCo | None) -> None:
+    plan = planned_sums.plan()
+    if diloco is None and plan is not None and plan.inner_steps is not None:
+        raise ConfigurationError(
+            "the job's replicas train apart, and each has a state of its own: hulk.Checkpointer(..., diloco=diloco)"
+        )
+
+
+def _named(error: CheckpointException, ranks: list[int]) -> HulkError:
+    """What went wrong on which rank, without torch's traces."""
+    found = {ranks[place]: failure[0] for place, failure in error.failures.items()}
+    fenced = next((cause for cause in found.values() if isinstance(cause, FencedError)), None)
+    words = (
+        f"rank {rank}: {cause if isinstance(cause, HulkError) else repr(cause)}"
+        for rank, cause in sorted(found.items())
+    )
+    return fenced or CheckpointError("; ".join(list(words)[:4]))
+
+
+def _say(line: str) -> None:
+    """One line, at once and whole: several threads print."""
+    print(f"hulk: {line}\n", end="", flush=True)

@@ -1,0 +1,101 @@
+"""The newest state that is complete in any of the job's stores -> this rank's part of it, from the nearest that has it.
+
+The ranks agree: each store is looked through by one rank, all learn what it found and choose the same state, and where
+one of them cannot read its part, all go on with the next older one.
+"""
+
+import pickle
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner
+
+from hulk_runtime.checkpoints.object_store import Store
+from hulk_runtime.checkpoints.sharded import Manifest, ShardedCheckpoints
+from hulk_runtime.errors import CheckpointError, FencedError
+from hulk_runtime.sharded_checkpoints.storage import Reader
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """What one store has, as the rank that looked found it. `fault`: why nobody knows."""
+
+    url: str
+    manifests: tuple[Manifest, ...] = ()
+    fault: str = ""
+    fenced: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A state, and where its copies are, by the stores' URLs."""
+
+    age: tuple[int, int]
+    copies: list[tuple[str, Manifest]] = field(default_factory=list)
+
+
+def listing(checkpoints: ShardedCheckpoints) -> Listing:
+    """Begin in one store."""
+    url = checkpoints.store.url
+    try:
+        return Listing(url, tuple(checkpoints.begin()))
+    except FencedError as error:
+        return Listing(url, fenced=str(error))
+    except CheckpointError as error:
+        return Listing(url, fault=str(error))
+
+
+def candidates(listings: Sequence[Listing]) -> list[Candidate]:
+    """The states that are there, newest first."""
+    found: dict[tuple[int, int], Candidate] = {}
+    for each in listings:
+        for manifest in each.manifests:
+            found.setdefault(manifest.age, Candidate(manifest.age)).copies.append((each.url, manifest))
+    return [found[age] for age in sorted(found, reverse=True)]
+
+
+def by_distance(candidate: Candidate, stores: Sequence[str], replica: int | None) -> list[tuple[str, Manifest]]:
+    """The copies in the order in which a rank reads them. `stores`: its nearest first.
+
+    `replica`: of those that train apart, each of which has a copy of its own: first that one.
+    """
+
+    def distance(found: tuple[str, Manifest]) -> tuple[bool, int, int]:
+        url, manifest = found
+        is_others = replica is not None and manifest.copy != replica % manifest.num_copies
+        return is_others, stores.index(url), manifest.copy
+
+    return sorted(candidate.copies, key=distance)
+
+
+def load(
+    to_fill: Callable[[Collection[str]], dict[str, Any]],
+    manifest: Manifest,
+    at: ShardedCheckpoints,
+    stores: Mapping[str, Store],
+) -> dict[str, Any]:
+    """Read this rank's part; `to_fill` makes what is read into, by the names that there are.
+
+    Raises CheckpointError where it is damaged, ValueError where it is of another model.
+    """
+    metadata = pickle.loads(at.metadata(manifest))  # which the job has signed
+    state = to_fill(metadata.state_dict_metadata)
+    reader = Reader(metadata, partial(_folder, manifest, at, stores))
+    planner = DefaultLoadPlanner()
+    planner.set_up_planner(state, metadata, is_coordinator=True)
+    try:
+        plan = planner.create_local_plan()
+    except (KeyError, RuntimeError, ValueError) as error:  # a name, or a shape
+        raise ValueError(str(error)) from error
+    (whole,) = planner.create_global_plan([plan])
+    reader.read_data(planner.finish_plan(whole), planner)
+    return state
+
+
+def _folder(manifest: Manifest, at: ShardedCheckpoints, stores: Mapping[str, Store], file: str) -> Store:
+    url = dict(manifest.files).get(file, at.store.url)
+    if url not in stores:
+        raise CheckpointError(f"{manifest.name}/{file} lies in {url}, which is no store of this job")
+    return stores[url].folder(manifest.name)

@@ -1,0 +1,328 @@
+"""Sharded checkpoints of one rank: whole or absent, written beside training, fenced, and believed only where signed."""
+
+import os
+import pickle
+import shutil
+import threading
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import hulk
+import pytest
+import torch
+from hulk_runtime.checkpoints import sharded
+from hulk_runtime.checkpoints.object_store import PACKAGES, Store
+from hulk_runtime.checkpoints.sharded import METADATA, folder_name
+from hulk_runtime.checkpoints.signing import Owner
+from hulk_runtime.errors import CheckpointError, ConfigurationError, FencedError
+from hulk_runtime.sharded_checkpoints.copies import copies
+from torch.distributed.checkpoint import FileSystemReader
+from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner
+from torch.distributed.checkpoint.state_dict_loader import _load_state_dict
+
+SECRET = bytes(range(32))
+
+
+class Training:
+    """A model whose every step is another one, and the checkpoints of one attempt."""
+
+    def __init__(self, seed: int = 1, width: int = 4, **settings: Any) -> None:
+        torch.manual_seed(seed)
+        self.net = torch.nn.Linear(3, width)
+        self.optimizer = torch.optim.AdamW(self.net.parameters(), lr=0.1)
+        self.scheduler = torch.optim.lr_scheduler.StepLR(self.optimizer, 1, 0.9)
+        self.checkpointer = hulk.Checkpointer(self.net, self.optimizer, scheduler=self.scheduler, **settings)
+
+    def step(self) -> None:
+        self.optimizer.zero_grad()
+        self.net(torch.ones(2, 3)).square().sum().backward()
+        self.optimizer.step()
+        self.scheduler.step()
+
+    def train(self, first: int, last: int) -> None:
+        """Steps first + 1 to last, with checkpoints as they are due."""
+        for step in range(first, last):
+            self.step()
+            self.checkpointer.step(step + 1)
+
+    @property
+    def values(self) -> list[float]:
+        states = self.optimizer.state.values()
+        moments = [value for state in states for value in (state["exp_avg"], state["exp_avg_sq"], state["step"])]
+        return [
+            *torch.cat([each.detach().flatten() for each in (*self.net.parameters(), *moments)]).tolist(),
+            *self.scheduler.get_last_lr(),
+        ]
+
+
+@pytest.fixture
+def at(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+    """Where attempt 1 of a job with a secret keeps its checkpoints: two of them, every 5 steps."""
+    url = f"file://{tmp_path}/store"
+    if getattr(request, "param", "file") == "s3":
+        request.getfixturevalue("s3_environment")
+        url = f"s3://checkpoints/{tmp_path.name}"
+    secret = tmp_path / "secret"
+    secret.write_bytes(SECRET)
+    variables = {"URL": url, "EVERY_STEPS": "5", "KEEP": "2"}
+    for name, value in variables.items():
+        monkeypatch.setenv(f"HULK_CHECKPOINT_{name}", value)
+    attempt(monkeypatch, 1)
+    monkeypatch.setenv("HULK_PEER_SECRET", str(secret))
+    monkeypatch.setenv("HULK_JOB_UID", "u-1")
+    monkeypatch.setenv("HULK_PLAN", str(tmp_path / "none"))
+    return Store(f"{url}/u-1")
+
+
+def attempt(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    monkeypatch.setenv("HULK_ATTEMPT", str(number))
+
+
+def trained(last: int) -> list[float]:
+    """The values after so many steps."""
+    found = Training(url="file:///nowhere")
+    for _ in range(last):
+        found.step()
+    return found.values
+
+
+def ran(last: int) -> Training:
+    """An attempt that has trained so far, and ended."""
+    found = Training()
+    with found.checkpointer:
+        found.train(found.checkpointer.resume(), last)
+    return found
+
+
+def complete(store: Store) -> list[str]:
+    return [key for key in store.list_keys() if key.endswith(".json")]
+
+
+@pytest.mark.parametrize("at", ["file", "s3"], indirect=True)
+def test_the_newest_state_is_resumed_and_old_ones_are_deleted(at: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran(17)
+    assert [key for key in at.list_keys() if key.startswith("sharded")] == [
+        name for step in (15, 17) for name in (folder_name(1, step, 0), f"{folder_name(1, step, 0)}.json")
+    ]
+    attempt(monkeypatch, 2)
+    other = Training(seed=2)
+    assert other.checkpointer.resume() == 17
+    assert other.values == trained(17)
+    with other.checkpointer:
+        other.train(17, 20)
+    assert other.values == trained(20)
+    assert complete(at) == [f"{folder_name(1, 17, 0)}.json", f"{folder_name(2, 20, 0)}.json"]
+
+
+def test_torch_alone_reads_what_was_written(at: Store, tmp_path: Path) -> None:
+    written = ran(5)
+    found = {"model": {name: torch.zeros_like(value) for name, value in written.net.state_dict().items()}}
+    reader = FileSystemReader(tmp_path / "store" / "u-1" / folder_name(1, 5, 0))
+    _load_state_dict(found, reader, no_dist=True, planner=DefaultLoadPlanner())
+    assert all(torch.equal(found["model"][name], value) for name, value in written.net.state_dict().items())
+
+
+def held_up(monkeypatch: pytest.MonkeyPatch) -> tuple[threading.Event, threading.Event]:
+    """Writing waits: it has begun, it may go on."""
+    begun, may_go_on = threading.Event(), threading.Event()
+    prepare = sharded.ShardedCheckpoints.prepare
+
+    def waiting(*arguments: Any) -> Any:
+        begun.set()
+        assert may_go_on.wait(60)
+        return prepare(*arguments)
+
+    monkeypatch.setattr(sharded.ShardedCheckpoints, "prepare", waiting)
+    return begun, may_go_on
+
+
+def test_training_goes_on_while_the_state_is_written_as_it_was(at: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, may_go_on = held_up(monkeypatch)
+    found = Training()
+    found.checkpointer.resume()
+    found.train(0, 9)
+    assert begun.wait(60)
+    assert complete(at) == []
+    may_go_on.set()
+    found.checkpointer.wait()
+    assert complete(at) == [f"{folder_name(1, 5, 0)}.json"]
+    attempt(monkeypatch, 2)
+    other = Training(seed=2)
+    assert other.checkpointer.resume() == 5
+    assert other.values == trained(5)
+
+
+def test_a_second_checkpoint_waits_for_the_first_and_so_does_the_end(
+    at: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, may_go_on = held_up(monkeypatch)
+    over = threading.Event()
+
+    def run() -> None:
+        ran(12)
+        over.set()
+
+    running = threading.Thread(target=run)
+    running.start()
+    assert begun.wait(60)
+    assert not over.wait(0.2)
+    may_go_on.set()
+    running.join(60)
+    assert complete(at) == [f"{folder_name(1, step, 0)}.json" for step in (10, 12)]
+
+
+@pytest.mark.parametrize("at", ["file", "s3"], indirect=True)
+def test_half_a_checkpoint_is_none_and_is_deleted(at: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a rank leaves that is killed before the manifest, and one that is killed while it writes."""
+    ran(5)
+    at.delete(f"{folder_name(1, 5, 0)}.json")
+    at.folder(folder_name(1, 9, 0)).write("__1_0.distcp", b"half")
+    attempt(monkeypatch, 2)
+    assert ran(0).checkpointer.resume() == 0
+    assert [key for key in at.list_keys() if key.startswith("sharded")] == []
+
+
+@pytest.mark.parametrize("damage", ["cut", "changed", "missing", "metadata", "manifest"])
+def test_what_is_damaged_is_passed_over_for_an_older_state(
+    at: Store, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], damage: str
+) -> None:
+    ran(10)
+    name = folder_name(1, 10, 0)
+    folder = at.folder(name)
+    content = folder.read("__0_0.distcp")
+    assert content
+    match damage:
+        case "cut":
+            folder.write("__0_0.distcp", content[:-1000])
+        case "changed":
+            folder.write("__0_0.distcp", content.replace(b"\x3f", b"\x40"))
+        case "missing":
+            folder.delete("__0_0.distcp")
+        case "metadata":
+            folder.write(METADATA, (folder.read(METADATA) or b"")[:-1])
+        case "manifest":
+            at.write(f"{name}.json", (at.read(f"{name}.json") or b"")[:-1])
+    attempt(monkeypatch, 2)
+    other = Training(seed=2)
+    assert other.checkpointer.resume() == 5
+    assert other.values == trained(5)
+    assert name in capsys.readouterr().out
+
+
+class Malice:
+    """Runs when it is unpickled."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.mkdir, ("malice",)
+
+
+@pytest.mark.parametrize("secret", [b"", bytes(32)], ids=["unsigned", "another secret"])
+def test_what_somebody_else_wrote_is_not_even_unpickled(
+    at: Store, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, secret: bytes
+) -> None:
+    ran(5)
+    monkeypatch.chdir(tmp_path)
+    name = folder_name(1, 90, 0)
+    shutil.copytree(tmp_path / "store/u-1" / folder_name(1, 5, 0), tmp_path / "store/u-1" / name)
+    evil = pickle.dumps(Malice())
+    at.folder(name).write(METADATA, evil)
+    body = sharded.Manifest(
+        job="local/local", attempt=1, step=90, copy=0, num_copies=1, num_bytes=1, metadata_sha256="0" * 64
+    )
+    owner = Owner.of_job("local/local", "u-1", secret, trusts_store=False, committed_step=0)
+    forging = sharded.ShardedCheckpoints(at, 1, 9, owner)
+    forging.commit(body)
+    at.write("begun-00000099", owner.signed("begun-00000099", b'{"format":1}'))
+    at.folder(folder_name(1, 5, 0)).write(METADATA, evil)
+    attempt(monkeypatch, 2)
+    with pytest.raises(CheckpointError, match=r"no checkpoint in .* is intact; rank 0: .*metadata is not as it was"):
+        Training().checkpointer.resume()
+    assert not (tmp_path / "malice").exists()
+
+
+@pytest.mark.parametrize("at", ["file", "s3"], indirect=True)
+def test_an_older_attempt_commits_nothing_any_more(at: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = ran(5)
+    attempt(monkeypatch, 2)
+    assert Training(seed=2).checkpointer.resume() == 5
+    old.train(5, 10)
+    with pytest.raises(FencedError, match="attempt 2 has begun"):
+        old.checkpointer.wait()
+    attempt(monkeypatch, 1)
+    with pytest.raises(FencedError):
+        Training().checkpointer.resume()
+    attempt(monkeypatch, 3)
+    assert Training(seed=2).checkpointer.resume() == 5
+
+
+def test_a_store_that_fails_costs_a_checkpoint_and_not_the_training(
+    at: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = Training()
+    found.checkpointer.resume()
+    away = tmp_path / "away"
+    (tmp_path / "store").rename(away)
+    (tmp_path / "store").write_text("no folder")
+    found.train(0, 6)
+    found.checkpointer.wait()
+    assert "checkpoint of step 5 not written, training goes on: rank 0: cannot " in capsys.readouterr().out
+    (tmp_path / "store").unlink()
+    away.rename(tmp_path / "store")
+    with found.checkpointer:
+        found.train(6, 10)
+    assert complete(at) == [f"{folder_name(1, 10, 0)}.json"]
+    (tmp_path / "store").rename(away)
+    (tmp_path / "store").write_text("no folder")
+    with pytest.raises(CheckpointError, match="rank 0: cannot"), found.checkpointer:
+        found.train(10, 11)
+
+
+def test_a_run_that_has_lost_its_checkpoints_does_not_begin_again_in_silence(
+    at: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HULK_CHECKPOINT_STEP", "40")
+    with pytest.raises(CheckpointError, match="is intact, and step 40 was committed"):
+        Training().checkpointer.resume()
+    monkeypatch.setenv("HULK_CHECKPOINT_TRUST_STORE", "1")
+    assert Training().checkpointer.resume() == 0
+
+
+def test_another_model_is_refused(at: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran(5)
+    attempt(monkeypatch, 2)
+    with pytest.raises(ConfigurationError, match=r"checkpoint of step 5 is of another model.*weight"):
+        Training(width=5).checkpointer.resume()
+
+
+def test_what_cannot_be_is_said_in_words(at: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    lacking = next(scheme for scheme, package in PACKAGES.items() if find_spec(package) is None)
+    with pytest.raises(ConfigurationError, match=rf"lacks the Python package {PACKAGES[lacking]}, .*pip install"):
+        Training(url=f"{lacking}://bucket/run").checkpointer.resume()
+    with pytest.raises(ConfigurationError, match="checkpoint every 0 steps"):
+        Training(every=0)
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(ConfigurationError, match=r"WORLD_SIZE=2, and torch\.distributed is not initialized"):
+        Training()
+    monkeypatch.delenv("HULK_CHECKPOINT_URL")
+    with pytest.raises(ConfigurationError, match=r"no store for checkpoints: set spec\.checkpoint"):
+        Training()
+
+
+@pytest.mark.parametrize(
+    ("stores", "held", "expected"),
+    [
+        ("eeuu", "1212", [[0, 1], [2, 3]]),
+        ("eueu", "1122", [[0, 2], [1, 3]]),
+        ("eeuu", "1122", [[0, 1, 2, 3]]),
+        ("eeuua", "12123", [[0, 1, 2, 3, 4]]),
+        ("eeua", "1212", [[0, 1], [2, 3]]),
+        ("eeu", "121", [[0, 1]]),
+    ],
+    ids=["a replica each", "mixed", "stages", "all are needed", "one and two regions", "a part of one"],
+)
+def test_a_copy_is_of_one_store_where_its_ranks_hold_everything(
+    stores: str, held: str, expected: list[list[int]]
+) -> None:
+    assert copies(list(stores), [{int(part)} for part in held]) == expected
