@@ -156,11 +156,12 @@ def _rounds_to_wire(rounds: Rounds) -> dict[str, Any]:
     return {key: value for key, value in found.items() if value != getattr(DILOCO, _ROUNDS[key])}
 
 
-def _rounds_from_wire(sync: Mapping[str, Any]) -> dict[str, int]:
+def _rounds_from_wire(sync: Mapping[str, Any]) -> dict[str, Any]:
     """What of a plan is about its inner steps."""
     if sync.get("mode") != "local":
         return {}
-    return {"inner_steps": sync["innerSteps"], **{_STREAMING[key]: sync[key] for key in _STREAMING.keys() & sync.keys()}}
+    found = {name: sync[key] for key, name in _STREAMING.items() if key in sync}
+    return {"inner_steps": sync["innerSteps"], **found}
 
 
 def _transport_to_wire(plan: Plan, meta: Meta) -> dict[str, Any]:

@@ -54,6 +54,7 @@ from hulk_operator.api.plan_summary import (
     Layout,
     PlanSummary,
     RegionShare,
+    RoundsSummary,
     StagePlace,
 )
 from hulk_operator.api.queue_status import EnergyStatus, QueueStatus, ShareStatus
@@ -143,6 +144,7 @@ __all__ = [
     "ReplanStatus",
     "Residency",
     "Resource",
+    "RoundsSummary",
     "RunPolicy",
     "SchedulePlan",
     "ShareStatus",

@@ -41,8 +41,8 @@ def waited_seconds(step_s: float, num_steps: int, delay: int, sums: Sequence[tup
 
     `step_s`: of one step; `sums`: of each fragment the seconds of its all-reduce alone, and those for which its busiest
     link is taken. Without a delay training waits for all of each sum. Two fragments whose sums take 3 s, in rounds of 4
-    steps of 1 s: merged one step late each is waited for 2 s. From two steps on links are never idle, and 6 s a round are
-    what they need.
+    steps of 1 s: merged one step late each is waited for 2 s. From two steps on links are never idle, and a round
+    takes the 6 s that they need.
 
     >>> [waited_seconds(1.0, 4, delay, [(3.0, 3.0), (3.0, 3.0)]) for delay in range(4)]
     [6.0, 4.0, 2.0, 2.0]
@@ -74,7 +74,7 @@ def _round(step_s: float, num_steps: int, delay: int, sums: Sequence[tuple[float
     return np.array([now, sent, *(ends[number] for number in late)])
 
 
-def _cycle_mean(weight_NN: Floats) -> float:  # noqa: N803  # N moments
+def _cycle_mean(weight_NN: Floats) -> float:  # N moments
     """The greatest mean weight of a cycle (Karp 1978, A characterization of the minimum cycle mean in a digraph).
 
     >>> _cycle_mean(np.array([[1.0, 5.0], [3.0, -np.inf]]))

@@ -18,7 +18,7 @@ from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
 
 TOLERATED = 0.01
-"""Of utilisation: so much less is given for what harms the loss less."""
+"""A part of the best utilisation, or of the shortest step: so much is given for what harms the loss less."""
 
 MOST_FRAGMENTS = 16
 
@@ -26,10 +26,11 @@ MOST_FRAGMENTS = 16
 def predicted(plan: Plan, workload: Workload, topology: Topology) -> Plan:
     """The plan with its prediction; where replicas train apart, with fragments and a delay."""
     rounds, plain = workload.sync.rounds, replace(plan, prediction=predict(plan, workload, topology))
-    if plan.inner_steps is None or plan.layout.data == 1:
+    if plan.inner_steps is None:
         return plain
-    given = rounds.fragments, rounds.delay_steps
-    fragments, delay = given if None not in given else Options(plain, workload, topology).choice()
+    is_open = plan.layout.data > 1 and None in (rounds.fragments, rounds.delay_steps)
+    least = rounds.least_fragments, rounds.least_delay
+    fragments, delay = Options(plain, workload, topology).choice() if is_open else least
     if (fragments, delay) == (plain.fragments, plain.delay_steps):
         return plain
     streaming = replace(plan, fragments=fragments, delay_steps=delay)
@@ -54,11 +55,11 @@ class Options:
         """Fragments and delay."""
         if self.utilisation(*self._least()) >= 1 - TOLERATED:
             return self._least()
-        wanted = self.best() - TOLERATED
+        wanted = self.best() * (1 - TOLERATED)
         found = []
         for fragments in self.numbers():
             delays = self.delays(fragments)
-            place = bisect_left(delays, True, key=lambda delay: self.utilisation(fragments, delay) >= wanted)  # noqa: B023
+            place = bisect_left(delays, True, key=lambda delay: self.utilisation(fragments, delay) >= wanted)
             if place < len(delays):
                 found.append((delays[place], fragments))
         delay, fragments = min(found)
