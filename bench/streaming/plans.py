@@ -17,7 +17,7 @@ from bench.allreduce.gang import links_of
 
 NUM_LAYERS, WIDTH = 16, 512
 """Of 1 MiB each."""
-COMPUTE_S = 0.3
+COMPUTE_S = 0.4
 INNER_STEPS = 20
 REGIONS = ("p", "o", "t")
 MTU, MBIT_PER_S, ONE_WAY_MS = 1500, 50.0, 20.0

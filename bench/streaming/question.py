@@ -28,13 +28,17 @@ WARM_ROUNDS = 2
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One gang of a mode. `step_s`: the mean of its timed steps; `sent_bytes`: of rank 0, in each."""
+    """One gang of a mode. `step_s`: the mean of its timed steps; `sent_bytes`: of rank 0, in each.
+
+    `busy_share`: of the processors, with what other programs had.
+    """
 
     mode: str
     step_s: float
     sent_bytes: float
     predicted_s: float
     valid: bool
+    busy_share: float
 
     @property
     def utilisation(self) -> float:
@@ -50,7 +54,7 @@ class Run:
 def run(short: bool) -> None:
     """One table, then the verdicts."""
     console, raw = Console(highlight=False, width=160), Raw("streaming")
-    table = Table("", "fragments", "delay", "s a step", "predicted", "error", "utilisation", "kB a step")
+    table = Table("", "fragments", "delay", "s a step", "predicted", "error", "utilisation", "kB a step", "busy")
     made = {mode: plans.planned(sync) for mode, sync in plans.MODES.items()}
     chosen, _ = plans.planned(plans.CHOSEN)
     runs: dict[str, Run] = {}
@@ -64,7 +68,7 @@ def run(short: bool) -> None:
             raw.add(found)
             runs[mode] = found
             figures = [f"{found.step_s:.3f}", f"{found.predicted_s:.3f}", f"{found.error:+.1%}"]
-            figures += [f"{found.utilisation:.1%}", f"{found.sent_bytes / 1e3:,.0f}"]
+            figures += [f"{found.utilisation:.1%}", f"{found.sent_bytes / 1e3:,.0f}", f"{found.busy_share:.0%}"]
             rounds = [str(plan.fragments), str(plan.delay_steps)] if plan.inner_steps else ["", ""]
             table.add_row(mode + ("" if found.valid else " !"), *rounds, *figures)
     console.print(
@@ -72,7 +76,7 @@ def run(short: bool) -> None:
         f"steps, {len(plans.REGIONS)} regions of one rank, links of {plans.MBIT_PER_S:g} Mbit/s; !: does not count"
     )
     console.print(table)
-    console.print(chosen.why[-2])
+    console.print(next(said for said in chosen.why if said.startswith("Replicas wait")))
     _judge(console, runs, made, chosen)
 
 
@@ -108,7 +112,7 @@ def _run(net: LabNetwork, mode: str, plan: Plan, variables: Mapping[str, str], s
 
 
 def _once(net: LabNetwork, mode: str, plan: Plan, variables: Mapping[str, str], short: bool) -> Run:
-    figures, watch = dict[str, float](), None
+    figures, watch, conditions = dict[str, float](), None, None
     num_rounds = 2 if short else 6
     steps = (WARM_ROUNDS * plan.inner_steps, num_rounds * plan.inner_steps) if plan.inner_steps else (4, 5 * num_rounds)
     kind = "apart" if plan.inner_steps else "every"
@@ -120,7 +124,7 @@ def _once(net: LabNetwork, mode: str, plan: Plan, variables: Mapping[str, str], 
                 watch = Watch(net)
             elif what in ("step", "sent"):
                 figures[what] = float(figure)
-                conditions = watch.conditions() if watch and what == "step" else None
-                valid = conditions.valid if conditions else valid
+                conditions = conditions or (watch and watch.conditions())
         gang.wait()
-    return Run(mode, figures["step"], figures["sent"], plan.prediction.step_s, valid)
+    assert conditions is not None
+    return Run(mode, figures["step"], figures["sent"], plan.prediction.step_s, conditions.valid, conditions.busy_share)

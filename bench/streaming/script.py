@@ -1,6 +1,7 @@
 """A plain loop: `script.py every|apart NUM_LAYERS WIDTH COMPUTE_S NUM_WARMING NUM_TIMED`, as in a pod of the job.
 
-An emulated accelerator computes: its time passes while the processors are free. Rank 0 prints `begin` when the timed
+An emulated accelerator computes: its time passes while the processors are free, and within a step it makes up for what
+they woke the program too late. Rank 0 prints `begin` when the timed
 steps begin, and then their mean seconds and the bytes that it sent in each. `apart`: by hulk.DiLoCo as the plan says.
 """
 
@@ -23,18 +24,37 @@ import torch.distributed as dist  # noqa: E402
 from torch.nn.parallel import DistributedDataParallel  # noqa: E402
 
 
+class Clock:
+    """Until when the accelerator is busy, of those who ask it to compute one after the other."""
+
+    def __init__(self) -> None:
+        self.until_s = 0.0
+
+    def start(self) -> None:
+        """It is idle now."""
+        self.until_s = time.monotonic()
+
+    def compute(self, seconds: float) -> None:
+        """Until it has."""
+        self.until_s += seconds
+        time.sleep(max(0.0, self.until_s - time.monotonic()))
+
+
+CLOCK = Clock()
+
+
 class Accelerator(torch.autograd.Function):
     """Takes its time in forward, and twice as long in backward."""
 
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, forward_s: float) -> torch.Tensor:
         ctx.forward_s = forward_s
-        time.sleep(forward_s)
+        CLOCK.compute(forward_s)
         return x.view_as(x)
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
-        time.sleep(2 * ctx.forward_s)
+        CLOCK.compute(2 * ctx.forward_s)
         return gradient, None
 
 
@@ -59,9 +79,10 @@ def main() -> None:
     model = DistributedDataParallel(plain) if kind == "every" else plain
     optimizer = torch.optim.SGD(plain.parameters(), lr=1e-3)
     torch.manual_seed(dist.get_rank())
-    x = torch.randn(8, int(width))
+    x = torch.randn(8, int(width), requires_grad=True)  # or the first layer has nothing to do backward
 
     def step() -> None:
+        CLOCK.start()
         optimizer.zero_grad()
         model(x).square().mean().backward()
         optimizer.step()

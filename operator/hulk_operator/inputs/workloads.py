@@ -13,7 +13,7 @@ from typing import Any, Final
 from hulk_placement.layer_pins import LayerPin
 from hulk_placement.model import Model, Trainable, Transformer
 from hulk_placement.model.hugging_face import from_config
-from hulk_placement.sync import Rounds, Sync
+from hulk_placement.sync import DILOCO, Rounds, Sync
 from hulk_placement.workload import Workload, heads_words
 
 from hulk_operator import api
@@ -187,7 +187,7 @@ def to_sync(spec: HulkJobSpec) -> Sync:
         fixed_shares=asked.fixed_shares,
         encryption=asked.encryption,
         inner_steps=local.inner_steps,
-        rounds=_rounds(local, is_own_program(spec), asked.compression == "auto"),
+        rounds=_rounds(local, is_own_program(spec), asked.compression == "auto") if asked.mode == "local" else DILOCO,
     )
 
 

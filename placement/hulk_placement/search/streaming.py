@@ -2,7 +2,9 @@
 
 A delay costs the loss a little, fragments do not (docs/benchmarks/compression.md). So of all that come within TOLERATED
 of the best utilisation there is, the smallest delay is chosen, and then the fewest fragments. A fragment is merged by
-the time the next one's sum begins: its delay is at most an even part of the round.
+the time the next one's sum begins: its delay is at most an even part of the round. The smallest delay that is enough
+leaves no room by itself, so that a sum which takes a little longer than predicted would be waited for each time: for
+the choice sums are taken to be SLACK as long.
 """
 
 from __future__ import annotations
@@ -19,6 +21,9 @@ from hulk_placement.workload import Workload
 
 TOLERATED = 0.01
 """A part of the best utilisation, or of the shortest step: so much is given for what harms the loss less."""
+
+SLACK = 1.25
+"""Of the seconds of a sum: how much later it may come than predicted."""
 
 MOST_FRAGMENTS = 16
 
@@ -53,13 +58,13 @@ class Options:
 
     def choice(self) -> tuple[int, int]:
         """Fragments and delay."""
-        if self.utilisation(*self._least()) >= 1 - TOLERATED:
+        if self.utilisation(*self._least(), SLACK) >= 1 - TOLERATED:
             return self._least()
         wanted = self.best() * (1 - TOLERATED)
         found = []
         for fragments in self.numbers():
             delays = self.delays(fragments)
-            place = bisect_left(delays, True, key=lambda delay: self.utilisation(fragments, delay) >= wanted)
+            place = bisect_left(delays, True, key=lambda delay: self.utilisation(fragments, delay, SLACK) >= wanted)
             if place < len(delays):
                 found.append((delays[place], fragments))
         delay, fragments = min(found)
@@ -67,7 +72,7 @@ class Options:
 
     def best(self) -> float:
         """The best utilisation there is: more delay never harms it."""
-        return max(self.utilisation(fragments, self.delays(fragments)[-1]) for fragments in self.numbers())
+        return max(self.utilisation(number, self.delays(number)[-1], SLACK) for number in self.numbers())
 
     def numbers(self) -> range:
         """Of fragments."""
@@ -82,11 +87,12 @@ class Options:
             return range(given, given + 1)
         return range(min(self.num_steps // fragments, self.num_steps - 1) + 1)
 
-    def utilisation(self, fragments: int, delay: int) -> float:
-        """The part of a step in which replicas do not wait for one another."""
+    def utilisation(self, fragments: int, delay: int, slack: float = 1.0) -> float:
+        """The part of a step in which replicas do not wait for one another; with sums so many times as long."""
         prediction = self.plan.prediction
         step_s = prediction.step_s - prediction.communication_s + prediction.tied_s
-        timed = [self._sum(share) for share in fragment_shares(self.workload.model.trained_sizes, fragments)]
+        shares = fragment_shares(self.workload.model.trained_sizes, fragments)
+        timed = [(slack * seconds, slack * taken_s) for seconds, taken_s in map(self._sum, shares)]
         waited_s = waited_seconds(step_s, self.num_steps, delay, timed) / self.num_steps
         whole_s = step_s + waited_s
         return (step_s - prediction.tied_s) / whole_s if whole_s else 1.0
