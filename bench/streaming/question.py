@@ -124,7 +124,8 @@ def _once(net: LabNetwork, mode: str, plan: Plan, variables: Mapping[str, str], 
                 watch = Watch(net)
             elif what in ("step", "sent"):
                 figures[what] = float(figure)
-                conditions = conditions or (watch and watch.conditions())
+                if watch is not None and conditions is None:
+                    conditions = watch.conditions()
         gang.wait()
     assert conditions is not None
     return Run(mode, figures["step"], figures["sent"], plan.prediction.step_s, conditions.valid, conditions.busy_share)
