@@ -84,6 +84,7 @@ from bench.shapes import question as shapes
 from bench.sharp import question as sharp
 from bench.stages import question as stages
 from bench.step_model import question as step_model
+from bench.streaming import question as streaming
 from bench.trainers import question as trainers
 
 
@@ -109,6 +110,7 @@ QUESTIONS: dict[str, Callable[[bool], None]] = {
     "gil": gil.run,
     "convergence": convergence.run,
     "diloco": diloco.run,
+    "streaming": streaming.run,
     "crossover": lambda short: crossover.run(factors=crossover.FACTORS[::2] if short else crossover.FACTORS),
     "solve": bench_solve.run,
     "planner": planner.run,

@@ -46,6 +46,11 @@ class Prediction:
     price: float = 0.0
     overhead_s: float = 0.0
 
+    @property
+    def utilisation(self) -> float:
+        """The part of a step in which replicas do not wait for one another; of one that takes no time, all."""
+        return 1 - self.communication_s / self.step_s if self.step_s else 1.0
+
 
 @dataclass(frozen=True, slots=True)
 class Layout:
@@ -107,8 +112,9 @@ class Plan:
     `rings` has for each stage its replicas in ring order, () where all have the order of ranks; data flows from each to
     the one before it. `algorithm` says how they reduce: "ring" is gloo's all-reduce, "wan" Hulk's own by the flows of
     `collective`, "hierarchical" gloo inside regions and between them, "nccl" NCCL's ring, "parameter-server" all to the
-    first and back. With `inner_steps` the replicas come together only after so many steps (local SGD). `num_buckets`
-    buckets of gradients are reduced, by gloo two at a time.
+    first and back. With `inner_steps` the replicas come together only after so many steps (local SGD): `fragments` of
+    the layers in turn, each merged `delay_steps` after its sum began. `num_buckets` buckets of gradients are reduced,
+    by gloo two at a time.
     `optimality_gap` bounds (step - best possible) / step by the same evaluator, or where a step's price is to be least
     the same of prices; 0 means proven optimal; see `gap_num_workers`. `iterations` is the work done, `why` the reasons
     in sentences.
@@ -125,6 +131,8 @@ class Plan:
     algorithm: str = "ring"
     collective: CollectivePlan | None = None
     inner_steps: int | None = None
+    fragments: int = 1
+    delay_steps: int = 0
     stages: tuple[int, ...] = (0,)
     schedule: str = "1f1b"
     rings: tuple[tuple[int, ...], ...] = ()
@@ -158,6 +166,12 @@ class Plan:
             raise ValueError(f"{self.key}: algorithm {self.algorithm} with {flows} classes of flows")
         if self.inner_steps is not None and self.inner_steps < 1:
             raise ValueError(f"{self.key}: {self.inner_steps} inner steps must be >= 1")
+        num_steps = self.inner_steps or 1
+        if not (1 <= self.fragments <= num_steps and 0 <= self.delay_steps < num_steps):
+            raise ValueError(
+                f"{self.key}: {self.fragments} fragments, merged {self.delay_steps} steps late, in rounds of "
+                f"{num_steps} steps"
+            )
 
     def _check_stages(self) -> None:
         if (

@@ -6,7 +6,9 @@ import math
 from dataclasses import dataclass
 
 MODES = ("auto", "ring", "wan", "local")
-COMPRESSIONS = ("none", "bf16", "int8")
+COMPRESSIONS = ("none", "bf16", "int8", "int4")
+STREAMED = ("none", "int8", "int4")
+"""How outer gradients may be sent where the planner chooses, those that lose least first."""
 ON_REGION_LOSS = ("restart", "continue")
 ENCRYPTIONS = ("wan", "none")
 
@@ -16,14 +18,16 @@ class Rounds:
     """Of mode "local" what the plan passes on: DiLoCo's outer step, and how programs that can bring layers together.
 
     `fragments` of the layers come together in turn in each round, each merged `delay_steps` after its sum began. In the
-    first `warmup_steps` steps gradients are summed in every step.
+    first `warmup_steps` steps gradients are summed in every step. None is for the planner to choose, by the links; with
+    `any_precision` also whether outer gradients are sent as int8 or int4.
     """
 
     outer_learning_rate: float = 0.7
     outer_momentum: float = 0.9
-    fragments: int = 1
-    delay_steps: int = 0
+    fragments: int | None = 1
+    delay_steps: int | None = 0
     warmup_steps: int = 0
+    any_precision: bool = False
 
     def __post_init__(self) -> None:
         if not (0 < self.outer_learning_rate < math.inf and 0 <= self.outer_momentum < 1):
@@ -31,11 +35,26 @@ class Rounds:
                 f"sync: outer learning rate {self.outer_learning_rate} must be > 0, momentum {self.outer_momentum} "
                 "in [0, 1)"
             )
-        if self.fragments < 1 or self.delay_steps < 0 or self.warmup_steps < 0:
+        if self.least_fragments < 1 or self.least_delay < 0 or self.warmup_steps < 0:
             raise ValueError(
                 f"sync: {self.fragments} fragments must be >= 1, {self.delay_steps} delay steps and "
                 f"{self.warmup_steps} warmup steps >= 0"
             )
+
+    @property
+    def least_fragments(self) -> int:
+        """Those that are given, else the fewest there can be."""
+        return 1 if self.fragments is None else self.fragments
+
+    @property
+    def least_delay(self) -> int:
+        """The steps that are given, else none."""
+        return 0 if self.delay_steps is None else self.delay_steps
+
+    @property
+    def may_overlap(self) -> bool:
+        """Whether training may go on while replicas come together."""
+        return self.delay_steps != 0
 
 
 DILOCO = Rounds()
@@ -72,7 +91,7 @@ class Sync:
             raise ValueError(f"sync: encryption {self.encryption!r} must be one of {', '.join(ENCRYPTIONS)}")
         if self.inner_steps < 1:
             raise ValueError(f"sync: {self.inner_steps} inner steps must be >= 1")
-        if self.rounds.fragments > self.inner_steps or self.rounds.delay_steps >= self.inner_steps:
+        if self.rounds.least_fragments > self.inner_steps or self.rounds.least_delay >= self.inner_steps:
             raise ValueError(
                 f"sync: {self.rounds.fragments} fragments, merged {self.rounds.delay_steps} steps late, in rounds of "
                 f"{self.inner_steps} steps"
@@ -92,6 +111,12 @@ class Sync:
     def planned_inner_steps(self) -> int | None:
         """The `inner_steps` of a plan for this job; None where replicas come together after every step."""
         return self.inner_steps if self.is_local else None
+
+    @property
+    def precisions(self) -> tuple[str, ...]:
+        """The compressions among which the planner chooses, those that lose least first."""
+        is_open = self.is_local and self.rounds.any_precision and self.compression == "none"
+        return STREAMED if is_open else (self.compression,)
 
     @property
     def may_use_wan(self) -> bool:

@@ -12,7 +12,7 @@ import json
 import math
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hulk_placement import pipeline_wire
@@ -40,8 +40,8 @@ class Meta:
     """What a pod must know beside the plan.
 
     `gradient_bytes` of a rank, 0 where that is not known; `interface`: the network interface that the links were
-    measured over, None where pods may choose. `rounds` is of plans with inner steps. `nearest_stores`: regions that
-    write checkpoints to the store of another one, and that one.
+    measured over, None where pods may choose. `rounds` is of plans with inner steps; their fragments and delay are the
+    plan's. `nearest_stores`: regions that write checkpoints to the store of another one, and that one.
     """
 
     operator_version: str
@@ -67,7 +67,7 @@ class Meta:
             workload.model.shape,
             workload.model.gradient_bytes,
             interface,
-            workload.sync.rounds,
+            replace(workload.sync.rounds, fragments=1, delay_steps=0, any_precision=False),
         )
 
 
@@ -142,23 +142,28 @@ def _collective_to_wire(plan: Plan, rounds: Rounds) -> dict[str, Any]:
     """The keys that only some plans have: flows of Hulk's own all-reduce, and how often the replicas come together."""
     body: dict[str, Any] = {} if plan.collective is None else {"collective": as_document(plan.collective)}
     if plan.inner_steps is not None:
-        body["sync"] = {"mode": "local", "innerSteps": plan.inner_steps, **_rounds_to_wire(rounds)}
+        streaming = replace(rounds, fragments=plan.fragments, delay_steps=plan.delay_steps)
+        body["sync"] = {"mode": "local", "innerSteps": plan.inner_steps, **_rounds_to_wire(streaming)}
     return body
 
 
-_ROUNDS = {
-    "outerLearningRate": "outer_learning_rate",
-    "outerMomentum": "outer_momentum",
-    "fragments": "fragments",
-    "delaySteps": "delay_steps",
-    "warmupSteps": "warmup_steps",
-}
+_STREAMING = {"fragments": "fragments", "delaySteps": "delay_steps"}
+_OUTER = {"outerLearningRate": "outer_learning_rate", "outerMomentum": "outer_momentum", "warmupSteps": "warmup_steps"}
+_ROUNDS = _OUTER | _STREAMING
 
 
 def _rounds_to_wire(rounds: Rounds) -> dict[str, Any]:
     """What differs from what an older runtime does."""
     found = {key: getattr(rounds, name) for key, name in _ROUNDS.items()}
     return {key: value for key, value in found.items() if value != getattr(DILOCO, _ROUNDS[key])}
+
+
+def _rounds_from_wire(sync: Mapping[str, Any]) -> dict[str, Any]:
+    """What of a plan is about its inner steps."""
+    if sync.get("mode") != "local":
+        return {}
+    found = {name: sync[key] for key, name in _STREAMING.items() if key in sync}
+    return {"inner_steps": sync["innerSteps"], **found}
 
 
 def _transport_to_wire(plan: Plan, meta: Meta) -> dict[str, Any]:
@@ -271,7 +276,7 @@ def _plan_from_wire(body: dict[str, Any]) -> Plan:
         layout=_layout_from_wire(body["layout"]),
         algorithm=body["algorithm"],
         collective=_collective_from_wire(body),
-        inner_steps=body["sync"]["innerSteps"] if body.get("sync", {}).get("mode") == "local" else None,
+        **_rounds_from_wire(body.get("sync", {})),
         **pipeline_wire.from_wire(body),
     )
 
@@ -297,6 +302,6 @@ def _meta_from_wire(body: dict[str, Any]) -> Meta:
         shape=None if body["model"] is None else _shape_from_wire(body["model"]),
         gradient_bytes=body.get("transport", {}).get("gradientBytes", 0),
         interface=body.get("transport", {}).get("interface"),
-        rounds=Rounds(**{_ROUNDS[key]: value for key, value in body.get("sync", {}).items() if key in _ROUNDS}),
+        rounds=Rounds(**{_OUTER[key]: value for key, value in body.get("sync", {}).items() if key in _OUTER}),
         nearest_stores=tuple((region, other) for region, other in body.get("nearestStores", ())),
     )

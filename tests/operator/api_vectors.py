@@ -87,6 +87,7 @@ BROKEN_RULES: dict[str, tuple[dict[str, Any], str]] = {
         {"sync": {"mode": "local", "local": {"innerSteps": 2, "delaySteps": 2}}},
         "sync.local.delaySteps must be below innerSteps",
     ),
+    "four bits of every gradient": ({"sync": {"compression": "int4"}}, "sync.compression int4 is for sync.mode local"),
     "compressed ring": ({"sync": {"mode": "ring", "compression": "bf16"}}, "mode ring sends values as they are"),
     "ring without a region": (
         {"sync": {"mode": "ring", "onRegionLoss": "continue"}},
@@ -321,6 +322,8 @@ GOOD_SPECS: dict[str, dict[str, Any]] = {
             },
         }
     },
+    "fragments left to the planner": {"sync": {"mode": "local", "local": {"delaySteps": 0}, "compression": "int4"}},
+    "a ring, nothing said of compression": {"sync": {"mode": "ring", "compression": "auto"}},
     "not encrypted": {"sync": {"encryption": "none"}},
     "compressed, without a region": {"sync": {"compression": "int8", "onRegionLoss": "continue"}},
     "worth by a sigmoid": {"utility": {"type": "sigmoid", "sigmoid": {"steepness": "0.001", "midpoint": 3000}}},

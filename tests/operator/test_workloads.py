@@ -318,7 +318,7 @@ def test_shares_go_by_speed_where_the_program_is_known_to_weigh_them(
                     "warmupSteps": 9,
                 },
             },
-            Sync(mode="local", rounds=Rounds(0.5, 0.8, 4, 3, 9)),
+            Sync(mode="local", rounds=Rounds(0.5, 0.8, 1, 0, 9)),
         ),
         (
             {"mode": "wan", "compression": "int8", "onRegionLoss": "continue", "fixedShares": True},
@@ -328,7 +328,27 @@ def test_shares_go_by_speed_where_the_program_is_known_to_weigh_them(
     ],
 )
 def test_how_replicas_come_together_reaches_the_planner(asked: dict[str, Any], expected: Sync) -> None:
+    """Of Hulk's own loop, which brings all layers together at once."""
     assert workload(job(sync=asked)).sync == expected
+
+
+@pytest.mark.parametrize(
+    ("local", "compression", "expected"),
+    [
+        (None, {}, Rounds(fragments=None, delay_steps=None, any_precision=True)),
+        ({"fragments": 4}, {}, Rounds(fragments=4, delay_steps=None, any_precision=True)),
+        ({"delaySteps": 3}, {"compression": "none"}, Rounds(fragments=None, delay_steps=3)),
+        ({"fragments": 4, "delaySteps": 0}, {"compression": "int4"}, Rounds(fragments=4, delay_steps=0)),
+    ],
+)
+def test_what_a_script_s_job_leaves_out_of_its_rounds_is_the_planner_s(
+    local: dict[str, int] | None, compression: dict[str, str], expected: Rounds
+) -> None:
+    container = {"name": "worker", "image": "own:1", "command": ["torchrun", "train.py"]}
+    asked = {"mode": "local", **compression} | ({} if local is None else {"local": local})
+    found = workload(job(sync=asked, template={"spec": {"containers": [container]}})).sync
+    assert found.rounds == expected
+    assert found.precisions == (("none", "int8", "int4") if not compression else (compression["compression"],))
 
 
 @pytest.mark.parametrize(

@@ -492,6 +492,21 @@ def planned() -> None:
     assert off["none"] < 1e-6 < off[None] < off["int4"] < 0.05, off
 
 
+def planned_int4() -> None:
+    """Over the plan's flows, of four bits a value."""
+
+    def make() -> torch.nn.Module:
+        return reference.network().float()
+
+    expected, model = reference.trained([1.0, 1.0], 18, 6, PARTS, 2, 0.5, make=make), make()
+    before = len(planned_sums.between_regions_of(None).collective.reports())
+    run(model, range(1, 19), **STREAMING)
+    found = len(planned_sums.between_regions_of(None).collective.reports()) - before
+    assert found == 11, "three rounds of three, and two at the end"
+    equal_everywhere(vector(model))
+    assert 1e-6 < (vector(model) - vector(expected)).norm() / vector(expected).norm() < 0.05
+
+
 def planned_ddp() -> None:
     """The first steps by the planned class as ever, then apart."""
     model = PlannedDDP(reference.network().float())

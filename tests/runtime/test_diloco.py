@@ -8,6 +8,7 @@ import pytest
 import torch
 from hulk_lab.builds import python
 from hulk_runtime.diloco.replicas import digest
+from hulk_runtime.diloco.settings import Job
 from test_wan_training import TWO, wan
 
 SCRIPT = str(Path(__file__).with_name("diloco_script.py"))
@@ -54,11 +55,22 @@ def test_trainers_wrap_models_over_all_ranks(job, make_plan) -> None:
 
 def test_sums_go_over_planned_flows_compressed_as_planned(job, make_plan) -> None:
     run(job, make_plan((1, 1), **wan(2, classes=TWO, compression="int8")), "planned")
+    run(job, make_plan((1, 1), **wan(2, classes=TWO, compression="int4")), "planned_int4")
     run(job, make_plan((1, 1), **wan(2, classes=TWO)), "planned_ddp")
 
 
 def test_without_arguments_it_is_as_the_job_says(job, make_plan) -> None:
     run(job, make_plan((1, 1), sync={**STREAMED, "delaySteps": 2}), "of_the_job")
+
+
+def test_a_job_has_as_many_fragments_as_a_script_has_layers_and_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plan knows neither: the planner chose by what the job says of its model."""
+    monkeypatch.setattr(Job, "here", classmethod(lambda cls: Job(20, 5, 7)))
+    net = model(3)
+    assert len(hulk.DiLoCo(net, sgd(net)).state_dict()["fragments"]) == 3
+    assert len(hulk.DiLoCo(net, sgd(net), sync_every=2).state_dict()["fragments"]) == 2
+    with pytest.raises(ValueError, match="delay 7 must be >= 0 and below sync_every, 7"):
+        hulk.DiLoCo(net, sgd(net), sync_every=7, delay=7)
 
 
 @pytest.mark.parametrize("compression", ["none", "int8"])

@@ -55,6 +55,7 @@ from hulk_operator.api.plan_summary import (
     Layout,
     PlanSummary,
     RegionShare,
+    RoundsSummary,
     StagePlace,
 )
 from hulk_operator.api.queue_status import EnergyStatus, QueueStatus, ShareStatus
@@ -145,6 +146,7 @@ __all__ = [
     "ReplanStatus",
     "Residency",
     "Resource",
+    "RoundsSummary",
     "RunPolicy",
     "SchedulePlan",
     "ShareStatus",

@@ -130,24 +130,25 @@ class LocalSync(Resource):
     ] = "0.7"
     outer_momentum: Annotated[Decimal, Field(description="Nesterov's, of the outer step; below 1.")] = "0.9"
     fragments: Annotated[
-        int,
+        int | None,
         Field(
             ge=1,
             le=1000,
             description=(
-                "Parts of the layers that come together in turn within innerSteps, in scripts with hulk.DiLoCo; Hulk's "
-                "own loop sums all at once."
+                "Parts of the layers that come together in turn within innerSteps, in scripts with hulk.DiLoCo; absent "
+                "= chosen so that links are hidden behind compute. Hulk's own loop sums all at once."
             ),
         ),
-    ] = 1
+    ] = None
     delay_steps: Annotated[
-        int,
+        int | None,
         Field(
             ge=0,
             le=100_000,
-            description="Steps that training goes on while a fragment is summed, in scripts with hulk.DiLoCo.",
+            description="Steps that training goes on while a fragment is summed, in scripts with hulk.DiLoCo; absent = "
+            "as few as hide links behind compute.",
         ),
-    ] = 0
+    ] = None
     warmup_steps: Annotated[
         int,
         Field(
@@ -175,9 +176,15 @@ class Sync(Resource):
     ] = "auto"
     local: Annotated[LocalSync | None, Field(description="Only for mode local.")] = None
     compression: Annotated[
-        Literal["none", "bf16", "int8"],
-        Field(description="What Hulk's own all-reduce sends between regions; inside a region nothing is compressed."),
-    ] = "none"
+        Literal["auto", "none", "bf16", "int8", "int4"],
+        Field(
+            description=(
+                "What Hulk's own all-reduce sends between regions; inside a region nothing is compressed. auto = none; "
+                "in scripts with hulk.DiLoCo int8 or int4 where links are not hidden behind compute otherwise. int4 is "
+                "for mode local."
+            )
+        ),
+    ] = "auto"
     on_region_loss: Annotated[
         Literal["restart", "continue"],
         Field(

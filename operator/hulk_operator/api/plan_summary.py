@@ -100,6 +100,15 @@ def gap_text(gap: float) -> str:
     return f"{max(gap, 0.0001) if gap > 0 else 0.0:.4f}"
 
 
+class RoundsSummary(Resource):
+    """How replicas that train apart come together."""
+
+    inner_steps: Annotated[Positive, Field(description="Steps of a round, in which each fragment is summed once.")]
+    fragments: Annotated[Positive, Field(description="Parts of the layers that come together in turn.")]
+    delay_steps: Annotated[Count, Field(description="Steps that training goes on while a fragment is summed.")]
+    compression: Annotated[str, Field(max_length=16, description="What crosses regions.")]
+
+
 class PlanSummary(Resource):
     """The running attempt's plan; the full one is in the ConfigMap `name`."""
 
@@ -131,6 +140,9 @@ class PlanSummary(Resource):
             description="Order of the stages' micro-batches: 1f1b, gpipe, or explicit: found for it. Empty = none.",
         ),
     ] = ""
+    rounds: Annotated[
+        RoundsSummary | None, Field(description="Of sync.mode local; absent = replicas come together in every step.")
+    ] = None
     smallest_share: Annotated[
         Share, Field(description="Fewest sequences of a step that a replica has; 0 = not told.")
     ] = 0

@@ -116,9 +116,15 @@ JOB_SPEC = (
         ".sync.local",
     ),
     Rule(
-        "self.sync.compression == 'none' || self.sync.mode != 'ring'",
-        lambda self: self["sync"]["compression"] == "none" or self["sync"]["mode"] != "ring",
+        "self.sync.compression in ['auto', 'none'] || self.sync.mode != 'ring'",
+        lambda self: self["sync"]["compression"] in ("auto", "none") or self["sync"]["mode"] != "ring",
         "sync.compression is of Hulk's own all-reduce; mode ring sends values as they are",
+        ".sync.compression",
+    ),
+    Rule(
+        "self.sync.compression != 'int4' || self.sync.mode == 'local'",
+        lambda self: self["sync"]["compression"] != "int4" or self["sync"]["mode"] == "local",
+        "sync.compression int4 is for sync.mode local",
         ".sync.compression",
     ),
     Rule(
@@ -258,14 +264,14 @@ LOCAL_SYNC = (
         ".outerMomentum",
     ),
     Rule(
-        "self.fragments <= self.innerSteps",
-        lambda self: self["fragments"] <= self["innerSteps"],
+        "!has(self.fragments) || self.fragments <= self.innerSteps",
+        lambda self: self.get("fragments", 1) <= self["innerSteps"],
         "sync.local.fragments must be at most innerSteps: each comes together once in a round, after another step",
         ".fragments",
     ),
     Rule(
-        "self.delaySteps < self.innerSteps",
-        lambda self: self["delaySteps"] < self["innerSteps"],
+        "!has(self.delaySteps) || self.delaySteps < self.innerSteps",
+        lambda self: self.get("delaySteps", 0) < self["innerSteps"],
         "sync.local.delaySteps must be below innerSteps: a fragment is merged before its next sum begins",
         ".delaySteps",
     ),

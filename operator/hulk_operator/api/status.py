@@ -69,6 +69,17 @@ class PredictionSummary(Resource):
     step_time: Annotated[str | None, Field(max_length=32, description="stepMicroseconds for people: `2.25 s`.")] = None
     compute_microseconds: Annotated[Count, Field(description="Of that, the slowest rank's compute.")]
     communication_microseconds: Annotated[Count, Field(description="Of that, the all-reduce.")]
+    utilisation_percent: Annotated[
+        int | None,
+        Field(
+            ge=0,
+            le=100,
+            description=(
+                "The part of a step in which replicas do not wait for one another, rounded down; absent = they come "
+                "together in every step."
+            ),
+        ),
+    ] = None
     bubble_microseconds: Annotated[
         Count | None,
         Field(

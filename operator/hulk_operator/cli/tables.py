@@ -10,7 +10,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from hulk_operator.api import HulkJob, RegionLinkRate
+from hulk_operator.api import HulkJob, PredictionSummary, RegionLinkRate, RoundsSummary
 from hulk_operator.cli import units
 from hulk_operator.cli.detail_tables import details
 from hulk_operator.cli.queue_state import queue_state
@@ -250,6 +250,8 @@ def job_state(job: HulkJob, now: datetime) -> RenderableType:
     if status.prediction and status.observed and status.observed.relative_error:
         error = units.percent(float(status.observed.relative_error))
         parts.append(sentence("prediction", f"off by {error} (source {status.prediction.source})"))
+    if status.plan and status.plan.rounds:
+        parts.append(sentence("rounds", _rounds_words(status.plan.rounds, status.prediction)))
     parts.extend(stage_state(status))
     parts.extend(queue_state(status, now))
     if status.checkpoint:
@@ -270,6 +272,15 @@ def job_state(job: HulkJob, now: datetime) -> RenderableType:
     for node in status.avoided_nodes:
         parts.append(sentence("avoids", f"{node.name} for another {units.age((node.until - now).total_seconds())}"))
     return Group(*parts, "", condition_table(status.conditions, now)) if status.conditions else Group(*parts)
+
+
+def _rounds_words(rounds: RoundsSummary, prediction: PredictionSummary | None) -> str:
+    """How replicas that train apart come together, and what part of a step they are predicted not to wait."""
+    late = f", each merged {counted(rounds.delay_steps, 'step')} late" if rounds.delay_steps else ""
+    short = "" if rounds.compression == "none" else f", as {rounds.compression}"
+    percent = None if prediction is None else prediction.utilisation_percent
+    busy = "" if percent is None else f"; predicted utilisation {percent}%"
+    return f"{counted(rounds.inner_steps, 'step')} in {counted(rounds.fragments, 'fragment')}{late}{short}{busy}"
 
 
 def explained(report: ExplainReport, job: HulkJob, now: datetime) -> RenderableType:

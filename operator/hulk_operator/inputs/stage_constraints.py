@@ -140,7 +140,7 @@ def _excluded(spec: HulkJobSpec) -> Iterator[tuple[str, str]]:
     ring = "the replicas of a stage sum its gradients by torch's own ring"
     if sync.mode in ("wan", "local"):
         yield f"sync.mode {sync.mode}", f"{ring} in every step (mode auto or ring)"
-    if sync.compression != "none":
+    if sync.compression not in ("auto", "none"):
         yield f"sync.compression {sync.compression}", f"{ring}, which sends values as they are"
     if sync.on_region_loss != "restart":
         yield f"sync.onRegionLoss {sync.on_region_loss}", f"{ring}, which cannot go on without a region"

@@ -13,7 +13,7 @@ from typing import Any, Final
 from hulk_placement.layer_pins import LayerPin
 from hulk_placement.model import Model, Trainable, Transformer
 from hulk_placement.model.hugging_face import from_config
-from hulk_placement.sync import Rounds, Sync
+from hulk_placement.sync import DILOCO, Rounds, Sync
 from hulk_placement.workload import Workload, heads_words
 
 from hulk_operator import api
@@ -178,22 +178,29 @@ def to_sync(spec: HulkJobSpec) -> Sync:
     is asked for.
     """
     asked = spec.sync
-    alone = "ring" if asked.compression == "none" and asked.on_region_loss == "restart" else "wan"
+    compression = "none" if asked.compression == "auto" else asked.compression
+    alone = "ring" if compression == "none" and asked.on_region_loss == "restart" else "wan"
     local = asked.local or LocalSync()
     return Sync(
         mode=asked.mode if asked.mode != "auto" or can_sum_between_regions(spec) else alone,
-        compression=asked.compression,
+        compression=compression,
         on_region_loss=asked.on_region_loss,
         fixed_shares=asked.fixed_shares,
         encryption=asked.encryption,
         inner_steps=local.inner_steps,
-        rounds=Rounds(
-            float(local.outer_learning_rate),
-            float(local.outer_momentum),
-            local.fragments,
-            local.delay_steps,
-            local.warmup_steps,
-        ),
+        rounds=_rounds(local, is_own_program(spec), asked.compression == "auto") if asked.mode == "local" else DILOCO,
+    )
+
+
+def _rounds(local: LocalSync, is_whole: bool, any_precision: bool) -> Rounds:
+    """`is_whole`: the program brings all layers together at once, and waits for it."""
+    return Rounds(
+        float(local.outer_learning_rate),
+        float(local.outer_momentum),
+        1 if is_whole else local.fragments,
+        0 if is_whole else local.delay_steps,
+        local.warmup_steps,
+        any_precision and not is_whole,
     )
 
 

@@ -22,6 +22,7 @@ from hulk_operator.api import (
     PlanSummary,
     PredictionSummary,
     RegionShare,
+    RoundsSummary,
     StagePlace,
 )
 from hulk_operator.api.base import MAX_COUNT
@@ -70,6 +71,7 @@ def plan_summary(
         largest_share=max(plan.shares),
         layout=_layout(plan),
         schedule=plan.schedule if plan.layout.pipeline > 1 else "",
+        rounds=_rounds(plan),
         regions=tuple(_share(plan, region) for region in regions),
         layers=tuple(_places(plan, model.num_layers))[:MAX_PLACES],
         stages=tuple(islice(_stages(plan, model.num_layers), MAX_STAGES)),
@@ -90,6 +92,7 @@ def prediction_summary(
         step_time=duration(step_us),
         compute_microseconds=microseconds(prediction.compute_s),
         communication_microseconds=microseconds(prediction.communication_s),
+        utilisation_percent=None if plan.inner_steps is None else int(100 * prediction.utilisation),
         bubble_microseconds=microseconds(prediction.bubble_s) if has_stages else None,
         transfer_microseconds=microseconds(transfer_s) if has_stages and transfer_s is not None else None,
         memory_bytes=whole(prediction.memory_bytes),
@@ -112,6 +115,17 @@ def _price_per_hour(plan: Plan, topology: Topology) -> str | None:
     if not all(topology.machine(worker.machine).price_per_hour for worker in plan.workers):
         return None
     return f"{accelerators_per_s(plan, topology) * 3600:.4f}"
+
+
+def _rounds(plan: Plan) -> RoundsSummary | None:
+    if plan.inner_steps is None:
+        return None
+    return RoundsSummary(
+        inner_steps=plan.inner_steps,
+        fragments=plan.fragments,
+        delay_steps=plan.delay_steps,
+        compression="none" if plan.collective is None else plan.collective.compression,
+    )
 
 
 def _layout(plan: Plan) -> Layout:

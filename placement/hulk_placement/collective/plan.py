@@ -8,8 +8,8 @@ from hulk_placement.collective.network import Network
 from hulk_placement.collective.patterns import Flow, Link
 from hulk_placement.sync import COMPRESSIONS, ENCRYPTIONS, ON_REGION_LOSS
 
-WIRE_SHARE = {"none": 1.0, "bf16": 0.5, "int8": 0.25}
-"""Bytes on WAN hops by bytes of float32 values; the scales of int8 blocks are left out (< 1 %)."""
+WIRE_SHARE = {"none": 1.0, "bf16": 0.5, "int8": 65 / 256, "int4": 33 / 256}
+"""Bytes on WAN hops by bytes of float32 values; whole numbers have a float32 scale for each 256 values."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,19 +8,22 @@ summed over them:
 All stages' all-reduces are taken to run at the same time, and to begin when all gradients of the stage are ready: DDP
 starts a first bucket earlier, so with two buckets the prediction is an upper figure. Hulk's own all-reduce takes
 buckets one after the other, while the last backward pass still runs; without overlap, from its end on. With local SGD
-a step bears its part of an outer one, which begins when all compute is done; parameters that stages share are summed in
-every step all the same.
+a step bears its part of what a round waits (`cost.streaming`), whose sums begin when all compute of a step is done;
+parameters that stages share are summed in every step all the same.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from hulk_placement.collective.network import build_network
+from hulk_placement.collective.network import Network, build_network
+from hulk_placement.collective.patterns import Link
 from hulk_placement.collective.plan import CollectivePlan
 from hulk_placement.cost.compute import is_calibrated
+from hulk_placement.cost.fragments import fragment_shares
 from hulk_placement.cost.gloo import Gloo
 from hulk_placement.cost.gloo_rings import ring_times
 from hulk_placement.cost.groups import Group, GroupTime
@@ -29,9 +32,10 @@ from hulk_placement.cost.money import accelerators_per_s, egress
 from hulk_placement.cost.overhead import overhead_s
 from hulk_placement.cost.parameter_server import ParameterServer
 from hulk_placement.cost.pipelines import Pipelines, time_pipelines
+from hulk_placement.cost.streaming import waited_seconds
 from hulk_placement.cost.ties import trained_parameters
 from hulk_placement.cost.transports import Transport, allreduce_seconds
-from hulk_placement.cost.wan import wan_seconds
+from hulk_placement.cost.wan import simulated, wan_seconds
 from hulk_placement.cost.wires import for_sums
 from hulk_placement.model.layer import BYTES_PER_FP32
 from hulk_placement.nccl import Nccl
@@ -97,19 +101,55 @@ class _Step:
     def of(cls, plan: Plan, workload: Workload, topology: Topology) -> _Step:
         """The plan's step."""
         pipelines, groups = time_pipelines(plan, workload, topology), stage_groups(plan, workload)
+        after_s, computed_s = overhead_s(plan, workload, topology), float(pipelines.ends_DP.max())
+        if plan.inner_steps:
+            step_s = computed_s + pipelines.tied_s + after_s
+            last, waited_s = _round(plan, workload, topology, groups, step_s)
+            return cls(pipelines, groups, last, computed_s, waited_s + pipelines.tied_s, after_s)
         if plan.collective is None:
-            seen, transport = for_sums(plan, groups, topology), transport_of(plan, workload)
-            each, num = list(allreduce_seconds(transport, groups, seen)), plan.layout.width
-            times = [max(each[n : n + num], key=lambda time: time.seconds) for n in range(0, len(each), num)]
+            times = _stage_times(plan, workload, topology, groups)
         else:
             times = [_wan(plan, plan.collective, workload, topology, pipelines)]
-        ready_s, computed_s = pipelines.ready_P, float(pipelines.ends_DP.max())
-        if not plan.overlap or plan.inner_steps:
-            ready_s = ready_s * 0 + computed_s
+        ready_s = pipelines.ready_P if plan.overlap else pipelines.ready_P * 0 + computed_s
         ends_s = [float(ready) + time.seconds for ready, time in zip(ready_s, times, strict=True)]
-        last = max(range(len(ends_s)), key=ends_s.__getitem__)
-        communication_s = max(0.0, ends_s[last] - computed_s) / (plan.inner_steps or 1) + pipelines.tied_s
-        return cls(pipelines, groups, times[last], computed_s, communication_s, overhead_s(plan, workload, topology))
+        last_stage = max(range(len(ends_s)), key=ends_s.__getitem__)
+        communication_s = max(0.0, ends_s[last_stage] - computed_s) + pipelines.tied_s
+        return cls(pipelines, groups, times[last_stage], computed_s, communication_s, after_s)
+
+
+def _round(
+    plan: Plan, workload: Workload, topology: Topology, groups: list[Group], step_s: float
+) -> tuple[GroupTime, float]:
+    """The all-reduce of local SGD's largest fragment, and what a step of the round waits in the mean."""
+    shares = fragment_shares(workload.model.trained_sizes, plan.fragments)
+    sums = {share: fragment_sum(plan, workload, topology, groups, share) for share in dict.fromkeys(shares)}
+    assert plan.inner_steps is not None
+    last, _ = sums[max(shares)]
+    timed = [(sums[share][0].seconds, sums[share][1]) for share in shares]
+    return last, waited_seconds(step_s, plan.inner_steps, plan.delay_steps, timed) / plan.inner_steps
+
+
+def fragment_sum(
+    plan: Plan, workload: Workload, topology: Topology, groups: list[Group], share: float
+) -> tuple[GroupTime, float]:
+    """The all-reduce of a part of all parameters alone, and the seconds for which its busiest link is taken."""
+    if plan.collective is None:
+        parts = [replace(group, num_bytes=max(1, round(share * group.num_bytes))) for group in groups]
+        slowest = max(_stage_times(plan, workload, topology, parts), key=lambda time: time.seconds)
+        return slowest, slowest.seconds
+    machines = plan.summing
+    network = build_network(topology, machines, allow_unknown=True)
+    if network.num_ranks < 2:
+        return GroupTime(0.0, None), 0.0
+    found = simulated(plan.collective, network, math.ceil(share * workload.model.gradient_bytes))
+    return GroupTime(found.seconds, _ends(found.bottleneck, network, machines)), found.taken_s
+
+
+def _stage_times(plan: Plan, workload: Workload, topology: Topology, groups: list[Group]) -> list[GroupTime]:
+    """The slowest all-reduce of each stage's groups, by any other transport than Hulk's own."""
+    seen, transport = for_sums(plan, groups, topology), transport_of(plan, workload)
+    each, num = list(allreduce_seconds(transport, groups, seen)), plan.layout.width
+    return [max(each[n : n + num], key=lambda time: time.seconds) for n in range(0, len(each), num)]
 
 
 def stage_groups(plan: Plan, workload: Workload) -> list[Group]:
@@ -140,11 +180,17 @@ def _wan(
     """Seconds that a step waits for Hulk's own all-reduce, and the busiest link, by a machine of each end."""
     machines = plan.summing  # what all groups of their shards sum together goes over the same links
     network = build_network(topology, machines, allow_unknown=True)
-    is_early = plan.overlap and not plan.inner_steps
-    backward_s = pipelines.common_backward_s if is_early else 0.0
+    backward_s = pipelines.common_backward_s if plan.overlap else 0.0
     seconds, link = wan_seconds(collective, network, workload.model.gradient_bytes, plan.num_buckets, backward_s)
-    ends = None if link is None else tuple(machines[network.ranks[region][0]] for region in link)
-    return GroupTime(seconds, None if ends is None else (ends[0], ends[1]))
+    return GroupTime(seconds, _ends(link, network, machines))
+
+
+def _ends(link: Link | None, network: Network, machines: Sequence[str]) -> Pair | None:
+    """A link between regions by a machine of each end."""
+    if link is None:
+        return None
+    source, target = (machines[network.ranks[region][0]] for region in link)
+    return source, target
 
 
 def allreduce(

@@ -153,6 +153,10 @@ class PlanFile(Part):
     """Flows of Hulk's own all-reduce, as in docs/reference/plan-wire.md; absent = they are planned."""
     inner_steps: Count | None = None
     """Optimizer steps between two synchronisations; absent = every step is followed by one."""
+    fragments: Count = 1
+    """With innerSteps: parts of the layers that come together in turn."""
+    delay_steps: Number = 0
+    """With innerSteps: steps that training goes on while a fragment is summed."""
     buckets: Buckets = 1
     """Equal buckets of gradients: gloo reduces two at a time, Hulk's own, NCCL and a server one after the other."""
     overlap: bool = True

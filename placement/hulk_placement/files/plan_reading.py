@@ -81,6 +81,8 @@ def _plan(document: PlanFile, workload: Workload, topology: Topology) -> Plan:
         algorithm=document.sync,
         collective=_collective(document, workers, workload, topology),
         inner_steps=document.inner_steps,
+        fragments=document.fragments,
+        delay_steps=document.delay_steps,
         stages=first_layers(document, workload.model),
         schedule="explicit" if blocks else document.schedule or "1f1b",
         rings=_rings(document, layout),

@@ -36,6 +36,8 @@ def plan_document(plan: Plan, basis: Basis | None = None) -> dict[str, Any]:
         **({"rings": [list(ring) for ring in plan.rings]} if plan.rings else {}),
         "sync": plan.algorithm,
         **({"innerSteps": plan.inner_steps} if plan.inner_steps is not None else {}),
+        **({"fragments": plan.fragments} if plan.fragments > 1 else {}),
+        **({"delaySteps": plan.delay_steps} if plan.delay_steps else {}),
         "buckets": plan.num_buckets,
         "overlap": plan.overlap,
         "recompute": plan.recompute,

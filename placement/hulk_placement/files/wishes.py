@@ -75,8 +75,14 @@ def _batches(document: WorkloadFile) -> Iterator[str]:
         yield f"parallelism.data {degrees.data} and training.microBatch {micro_batch} exclude each other: {words}"
     if micro_batch is not None and micro_batch > batch:
         yield f"training.microBatch {micro_batch} is more than training.globalBatch {batch}"
-    if document.sync.inner_steps is not None and document.sync.mode != "local":
-        yield f"sync.innerSteps is for sync.mode local, not for {document.sync.mode}"
+    sync = document.sync
+    for key, value in (
+        ("innerSteps", sync.inner_steps),
+        ("fragments", sync.fragments),
+        ("delaySteps", sync.delay_steps),
+    ):
+        if value is not None and sync.mode != "local":
+            yield f"sync.{key} is for sync.mode local, not for {sync.mode}"
 
 
 def _prices(document: WorkloadFile, allowed: list[Machine]) -> Iterator[str]:

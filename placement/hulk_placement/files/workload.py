@@ -15,6 +15,7 @@ from hulk_placement.files.part import (
     Count,
     Either,
     Name,
+    Number,
     OneOf,
     Part,
     Positive,
@@ -173,8 +174,12 @@ class SyncPart(Part):
     """The stock ring, Hulk's own all-reduce (wan), several steps between two synchronisations (local), or the best."""
     inner_steps: Count | None = None
     """Of mode local: optimizer steps between two synchronisations; absent = 50."""
-    compression: Annotated[str, OneOf(COMPRESSIONS)] = "none"
-    """What Hulk's own all-reduce sends between regions."""
+    fragments: Count | None = None
+    """Of mode local: parts of the layers that come together in turn; absent = chosen by the links."""
+    delay_steps: Number | None = None
+    """Of mode local: steps that training goes on while a fragment is summed; absent = chosen by the links."""
+    compression: Annotated[str, OneOf(("auto", *COMPRESSIONS))] = "auto"
+    """What Hulk's own all-reduce sends between regions; auto = none, in mode local whatever the links need."""
     on_region_loss: Annotated[str, OneOf(ON_REGION_LOSS)] = "restart"
     """What happens when a region is cut off."""
     fixed_shares: bool = False

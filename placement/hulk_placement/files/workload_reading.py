@@ -24,7 +24,7 @@ from hulk_placement.model.profile import parse_profile
 from hulk_placement.model.transformer import architecture
 from hulk_placement.nccl import Algorithm, Nccl, ProtocolName
 from hulk_placement.restart import Moving
-from hulk_placement.sync import Sync
+from hulk_placement.sync import Rounds, Sync
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
 
@@ -167,10 +167,13 @@ def _sync(asked: SyncPart) -> Sync:
     return Sync(
         asked.mode,
         Sync().inner_steps if asked.inner_steps is None else asked.inner_steps,
-        compression=asked.compression,
+        compression="none" if asked.compression == "auto" else asked.compression,
         on_region_loss=asked.on_region_loss,
         fixed_shares=asked.fixed_shares,
         encryption=asked.encryption,
+        rounds=Rounds(
+            fragments=asked.fragments, delay_steps=asked.delay_steps, any_precision=asked.compression == "auto"
+        ),
     )
 
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from hulk_placement.cost.closed_form.setting import Ground
-from hulk_placement.cost.predict import predict
 from hulk_placement.layouts.trials import Trial
 from hulk_placement.plan import Plan
 from hulk_placement.search.flows import flows_of
+from hulk_placement.search.streaming import predicted
 from hulk_placement.search.transport import NUM_BUCKETS
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
@@ -41,7 +41,7 @@ def ways(plan: Plan, workload: Workload, topology: Topology, left_s: Left, *, is
     sync, layout = workload.sync, plan.layout
     plan = replace(plan, inner_steps=sync.planned_inner_steps)
     if layout.data == 1:
-        yield _predicted(plan, workload, topology)
+        yield predicted(plan, workload, topology)
         return
     is_apart = _is_apart(plan, topology)
     num_sums = RING_BUCKETS if layout.pipeline == 1 else RING_BUCKETS[:1]  # a stage's gradients are summed as a whole
@@ -49,7 +49,7 @@ def ways(plan: Plan, workload: Workload, topology: Topology, left_s: Left, *, is
         () if sync.mode == "wan" and is_apart else ("ring",) if sync.mode == "ring" else ("ring", "hierarchical")
     ):
         for num_buckets in num_sums:
-            yield _predicted(replace(plan, algorithm=algorithm, num_buckets=num_buckets), workload, topology)
+            yield predicted(replace(plan, algorithm=algorithm, num_buckets=num_buckets), workload, topology)
     is_worth_it = is_best or sync.mode == "wan" or left_s() > 0
     if is_apart and is_worth_it and _takes_flows(workload, layout.pipeline):
         after_s = (FLOWS_S + ALL_FLOWS_S) * _num_regions(plan)
@@ -59,7 +59,7 @@ def ways(plan: Plan, workload: Workload, topology: Topology, left_s: Left, *, is
         )
         for num_buckets in buckets:
             wan = replace(plan, algorithm="wan", collective=flows, num_buckets=num_buckets, rings=())
-            yield _predicted(wan, workload, topology)
+            yield predicted(wan, workload, topology)
 
 
 def with_all_flows(plan: Plan, workload: Workload, topology: Topology, left_s: Left) -> Plan:
@@ -70,16 +70,12 @@ def with_all_flows(plan: Plan, workload: Workload, topology: Topology, left_s: L
     flows = flows_of(
         workload, topology, plan.summing, NUM_BUCKETS, lambda: left_s() > after_s, whole=True, width=plan.layout.width
     )
-    return _predicted(replace(plan, collective=flows), workload, topology)
+    return predicted(replace(plan, collective=flows), workload, topology)
 
 
 def _takes_flows(workload: Workload, pipeline: int) -> bool:
     """Whether replicas of so many stages may sum by Hulk's own all-reduce, where they are apart."""
     return workload.sync.mode in ("auto", "wan") and pipeline == 1
-
-
-def _predicted(plan: Plan, workload: Workload, topology: Topology) -> Plan:
-    return replace(plan, prediction=predict(plan, workload, topology))
 
 
 def _num_regions(plan: Plan) -> int:

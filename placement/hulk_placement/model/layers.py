@@ -214,6 +214,11 @@ class Model:
         """Bytes that one all-reduce of all gradients reduces."""
         return self.num_trained * BYTES_PER_FP32
 
+    @property
+    def trained_sizes(self) -> dict[str, int]:
+        """Parameters that have a gradient, of each layer that has any."""
+        return {layer.name: layer.trained_parameters for layer in self.layers if layer.trained_parameters}
+
 
 def split_flops(flops: float) -> tuple[float, float]:
     """FLOPs of a forward and a backward pass as those of each, whose sum is the same to the last bit.

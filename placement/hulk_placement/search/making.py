@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from hulk_placement.collective.plan import CollectivePlan
 from hulk_placement.cost.compute import share_by_speed, share_out
-from hulk_placement.cost.predict import predict
 from hulk_placement.plan import NOT_PREDICTED, Layout, Plan, WorkerSlot
 from hulk_placement.search.evaluate import Order
 from hulk_placement.search.problem import Problem
+from hulk_placement.search.streaming import predicted
 
 
 def make_plan(
@@ -36,7 +34,7 @@ def make_plan(
         collective=collective,
         inner_steps=inner_steps,
     )
-    return replace(plan, prediction=predict(plan, workload, problem.topology))
+    return predicted(plan, workload, problem.topology)
 
 
 def _micro_batch(problem: Problem, order: Order, largest_share: int) -> int:

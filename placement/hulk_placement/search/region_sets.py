@@ -46,7 +46,8 @@ class RegionSets:
 
     def __init__(self, problem: Problem, work: Work) -> None:
         self.problem, self.work = problem, work
-        self.inner_steps = problem.workload.sync.planned_inner_steps or 1
+        sync = problem.workload.sync
+        self.inner_steps, self._streams = sync.planned_inner_steps or 1, sync.is_local and sync.rounds.may_overlap
         self._backward_shares = _backward_shares(problem)
         self._found: dict[frozenset[int], RegionSet | None] = {}
         self._slots = problem.slots_by_region
@@ -65,8 +66,8 @@ class RegionSets:
         return sorted(found, key=lambda known: (self.estimate_s(known), sorted(known.regions)))
 
     def estimate_s(self, known: RegionSet) -> float:
-        """What a step over the set would take at the bound, nothing overlapping."""
-        return known.compute_s + known.bound_s / self.inner_steps
+        """What a step over the set would take at the bound; overlapping only where replicas that train apart may."""
+        return known.floor_s if self._streams else known.compute_s + known.bound_s / self.inner_steps
 
     def of(self, regions: frozenset[int]) -> RegionSet | None:
         """The set of these regions; None where they cannot reach each other or have too few workers."""
@@ -113,7 +114,9 @@ class RegionSets:
         if math.isinf(bound_s):
             return None
         if sync.is_local:
-            return RegionSet(regions, order, compute_s, bound_s, compute_s + bound_s / self.inner_steps)
+            waiting_s = bound_s / self.inner_steps
+            floor_s = max(compute_s, waiting_s) if self._streams else compute_s + waiting_s
+            return RegionSet(regions, order, compute_s, bound_s, floor_s)
         most_hidden = max(self._backward_shares[machine] for region in regions for machine in self._slots[region])
         waiting_s = max(0.0, bound_s - most_hidden * compute_s)
         return RegionSet(regions, order, compute_s, bound_s, compute_s + waiting_s)

@@ -32,7 +32,7 @@ def choose(built: Problem, problem: Problem, ring: Plan | Unplaced, work: Work) 
     found = _best_wan(built, sets, ring, pinned)
     if found is None:
         return ring
-    is_wan_asked = sync.mode == "wan" or sync.on_region_loss == "continue"
+    is_wan_asked = sync.mode in ("wan", "local") or sync.on_region_loss == "continue"
     if isinstance(ring, Plan):
         is_apart = len({slot.region for slot in ring.workers}) > 1
         if not (is_wan_asked and is_apart) and ring.prediction.step_s <= found.prediction.step_s:

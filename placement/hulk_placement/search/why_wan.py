@@ -14,7 +14,7 @@ from hulk_placement.cost.pipelines import time_pipelines
 from hulk_placement.cost.predict import predict
 from hulk_placement.cost.wan import simulated
 from hulk_placement.plan import Plan
-from hulk_placement.search import why
+from hulk_placement.search import why, why_streaming
 from hulk_placement.search.problem import Problem
 from hulk_placement.solution import Unplaced
 from hulk_placement.words import counted
@@ -42,7 +42,8 @@ def sentences(problem: Problem, plan: Plan, ring: Plan | Unplaced, is_time_over:
     found += [f"Not considered: {phrase}." for phrase in problem.left_out]
     if is_any_known(problem.workload, problem.topology):
         found.append(_other_way(problem, plan))
-        found += [] if is_time_over else [_crossover(problem, plan, network)]
+        needed = _crossover if plan.inner_steps is None else why_streaming.needed
+        found += [] if is_time_over else [needed(problem, plan, network)]
     if not plan.prediction.calibrated:
         found.append(why.assumed(problem))
     return (*found, *why.none_better(plan))
@@ -59,6 +60,13 @@ def _time(plan: Plan) -> str:
     buckets = counted(plan.num_buckets, "bucket")
     ends = prediction.bottleneck
     link = "" if ends is None else f"; {ends[0]} to {ends[1]} is the busiest link"
+    if plan.inner_steps is not None and plan.delay_steps:
+        return (
+            f"A step computes for {why.compute_words(plan)}; in a round of {plan.inner_steps} steps "
+            f"{counted(plan.fragments, 'fragment')} of the layers come together, each merged "
+            f"{counted(plan.delay_steps, 'step')} later, for which a step waits {prediction.communication_s:.3f} s: "
+            f"{prediction.utilisation:.1%} of it is not waited{link}."
+        )
     if plan.inner_steps is not None:
         outer_s = prediction.communication_s * plan.inner_steps
         return (
@@ -108,7 +116,8 @@ def _against_ring(plan: Plan, ring: Plan | Unplaced) -> list[str]:
 def _other_way(problem: Problem, plan: Plan) -> str:
     """What a step takes of local SGD where the plan is synchronous, and the other way round; of the same workers."""
     inner_steps = plan.inner_steps or problem.workload.sync.inner_steps
-    local, synchronous = replace(plan, num_buckets=1, inner_steps=inner_steps), replace(plan, inner_steps=None)
+    local = plan if plan.inner_steps else replace(plan, num_buckets=1, inner_steps=inner_steps)
+    synchronous = replace(plan, inner_steps=None, fragments=1, delay_steps=0)
     local_s, synchronous_s = (predict(way, problem.workload, problem.topology).step_s for way in (local, synchronous))
     buckets = counted(plan.num_buckets, "bucket")
     return (
@@ -120,7 +129,7 @@ def _other_way(problem: Problem, plan: Plan) -> str:
 def _crossover(problem: Problem, plan: Plan, network: Network) -> str:
     """From which factor on all bandwidths on a synchronous step pays."""
     factor = crossover(problem, plan, network)
-    local = f"local SGD with {plan.inner_steps or problem.workload.sync.inner_steps} inner steps"
+    local = f"local SGD with {problem.workload.sync.inner_steps} inner steps"
     if factor is None:
         return (
             f"At no bandwidth would a synchronous step wait for at most {HIDDEN_SHARE:.0%} of its computation (latency "

@@ -26,6 +26,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from hulk_runtime.diloco import ddp_apart, replicas, state, trained
 from hulk_runtime.diloco.ddp_apart import Apart
 from hulk_runtime.diloco.fragment import Fragment, UnderWay
+from hulk_runtime.diloco.fragments import num_units
 from hulk_runtime.diloco.outer_step import Factory, Outer
 from hulk_runtime.diloco.replicas import Introduction
 from hulk_runtime.diloco.settings import Job, Settings
@@ -69,6 +70,9 @@ class DiLoCo:
         self._model, self._given, self._weight = model, group, float(weight)
         self._outer = Job.here().outer if outer is None else outer
         parameters = trained.parameters(model, self._optimizer)
+        if fragments is None:  # a plan goes by the layers that a job says its model has
+            fewer = min(self._settings.num_fragments, num_units(parameters))
+            self._settings = replace(self._settings, num_fragments=fewer)
         parts = trained.parts(parameters, fragments, self._settings.num_fragments)
         self._fragments = [Fragment({name: parameters[name] for name in names}, self._outer) for names in parts]
         self._num_trained = trained.count(self._optimizer)

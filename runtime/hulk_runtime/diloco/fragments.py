@@ -9,7 +9,12 @@ is, the largest first:
     [['h.0.w', 'h.2.w', 'head.w'], ['wte.w', 'h.1.w']]
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+
+
+def num_units(names: Iterable[str]) -> int:
+    """Layers of these parameters: the most fragments there can be."""
+    return len({_unit(name) for name in names})
 
 
 def strided(sizes: Mapping[str, int], num_fragments: int) -> list[list[str]]:

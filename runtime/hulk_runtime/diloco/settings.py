@@ -54,12 +54,13 @@ class Settings:
         compression: str | None,
         warmup: int | None,
     ) -> "Settings":
-        """What is None is as the job says."""
+        """What is None is as the job says, as far as a script's own rounds have room for it."""
         job = Job.here()
-        late = job.delay if delay is None else delay
+        steps = job.sync_every if sync_every is None else sync_every
+        late = max(0, min(job.delay, steps - 1)) if delay is None else delay
         return cls(
-            job.sync_every if sync_every is None else sync_every,
-            job.num_fragments if num_fragments is None else num_fragments,
+            steps,
+            max(1, min(job.num_fragments, steps)) if num_fragments is None else num_fragments,
             late,
             (LATE_MIXING if late else 0.0) if mixing is None else mixing,
             job.compression if compression is None else compression,

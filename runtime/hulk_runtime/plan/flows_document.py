@@ -83,7 +83,7 @@ class CollectiveDocument:
     classes: tuple[ClassDocument, ...]
     uplinks: tuple[tuple[Natural, Cap, Cap], ...] = ()
     without: tuple[WithoutDocument, ...] = ()
-    compression: Literal["none", "bf16", "int8"] = "none"
+    compression: Literal["none", "bf16", "int8", "int4"] = "none"
     on_region_loss: Literal["restart", "continue"] = "restart"
     fixed_shares: bool = False
     encryption: Literal["wan", "none"] = "wan"

@@ -18,7 +18,7 @@ CHANGED: Final = 0.1
 """Shares are looked at when a link's rate has changed by this share since they were last."""
 SLOWED: Final = 0.75
 """A link with less of its planned rate brings in the alternatives for it."""
-WIRE_SHARE: Final = {"none": 1.0, "bf16": 0.5, "int8": 0.25}
+WIRE_SHARE: Final = {"none": 1.0, "bf16": 0.5, "int8": 65 / 256, "int4": 33 / 256}
 """Bytes between regions for a byte of float32."""
 
 

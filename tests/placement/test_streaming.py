@@ -1,0 +1,191 @@
+"""Replicas that train apart: what a round waits, and the fragments, delay and precision that the planner chooses."""
+
+import re
+from dataclasses import replace
+from itertools import permutations
+
+import pytest
+from hulk_placement import wire
+from hulk_placement.cost.fragments import fragment_shares
+from hulk_placement.cost.predict import predict
+from hulk_placement.cost.streaming import begins, waited_seconds
+from hulk_placement.model import Layer, Model
+from hulk_placement.plan import Plan
+from hulk_placement.search.streaming import SLACK, TOLERATED, Options
+from hulk_placement.solve import solve
+from hulk_placement.sync import Rounds, Sync
+from hulk_placement.topology import Link, Machine, Topology
+from hulk_placement.workload import Workload
+from hulk_runtime.diloco.fragments import strided
+from hulk_runtime.diloco.settings import Job
+from hulk_runtime.plan import wire as runtime_wire
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+OPEN = Rounds(fragments=None, delay_steps=None)
+ANY = replace(OPEN, any_precision=True)
+COMPUTE_S, NUM_LAYERS, LAYER_VALUES, FLOPS = 0.4, 12, 1 << 18, 1e9
+REGIONS = ("a", "b", "c")
+
+
+def job(sync: Sync) -> Workload:
+    """One worker a region, of 12 layers of 1 MiB."""
+    part = FLOPS / NUM_LAYERS / 3
+    layers = tuple(Layer(f"h.{number}", LAYER_VALUES, part, 2 * part, 0, 0) for number in range(NUM_LAYERS))
+    return Workload("team/job", Model(layers), 3, dict.fromkeys(REGIONS, 1), 3, 3, pins=REGIONS, sync=sync)
+
+
+def world(mbit_per_s: float) -> Topology:
+    links = {pair: Link(0.04, mbit_per_s * 1e6 / 8) for pair in permutations(REGIONS, 2)}
+    return Topology(tuple(Machine(r, r, flops_per_s=FLOPS / COMPUTE_S) for r in REGIONS), region_links=links)
+
+
+def planned(sync: Sync, mbit_per_s: float) -> Plan:
+    return solve([job(sync)], [], world(mbit_per_s)).plans["team/job"]
+
+
+sums = st.lists(st.tuples(st.floats(0.0, 9.0), st.floats(0.1, 1.0)), min_size=1, max_size=5).map(
+    lambda found: [(seconds, seconds * taken) for seconds, taken in found]
+)
+
+
+def executed(step_s: float, num_steps: int, delay: int, timed: list[tuple[float, float]], rounds: int) -> list[float]:
+    """When each round ends, step after step as `hulk.DiLoCo` does them."""
+    now, sent, ends, found = 0.0, 0.0, dict[int, float](), list[float]()
+    for step in range(1, rounds * num_steps + 1):
+        now += step_s
+        for number, offset in enumerate(begins(num_steps, len(timed))):
+            if (step - offset) % num_steps == 0 and step >= offset:
+                sent = max(now + timed[number][0], sent + timed[number][1])
+                ends[step + delay] = sent
+        now = max(now, ends.pop(step, 0.0))
+        if step % num_steps == 0:
+            found.append(now)
+    return found
+
+
+@settings(max_examples=60, deadline=None)
+@given(sums, st.integers(5, 12), st.data())
+def test_a_round_takes_what_it_does_step_after_step(
+    timed: list[tuple[float, float]], num_steps: int, data: st.DataObject
+) -> None:
+    delay = data.draw(st.integers(0, num_steps - 1))
+    ends = executed(1.0, num_steps, delay, timed, 240)
+    mean_s = (ends[-1] - ends[119]) / 120
+    assert waited_seconds(1.0, num_steps, delay, timed) == pytest.approx(mean_s - num_steps, abs=0.02)
+
+
+@settings(max_examples=60, deadline=None)
+@given(sums, st.integers(5, 12), st.floats(0.1, 1.0), st.data())
+def test_faster_links_and_later_merges_never_make_a_round_longer(
+    timed: list[tuple[float, float]], num_steps: int, faster: float, data: st.DataObject
+) -> None:
+    delay = data.draw(st.integers(1, num_steps - 1))
+    waited_s = waited_seconds(1.0, num_steps, delay, timed)
+    assert waited_seconds(1.0, num_steps, delay, [(faster * t, faster * o) for t, o in timed]) <= waited_s + 1e-9
+    assert waited_s <= waited_seconds(1.0, num_steps, delay - 1, timed) + 1e-9
+
+
+@given(st.dictionaries(st.from_regex(r"(h\.[0-9]|wte|head|norm)", fullmatch=True), st.integers(1, 99)), st.data())
+def test_fragments_have_what_the_runtime_gives_them(sizes: dict[str, int], data: st.DataObject) -> None:
+    number = data.draw(st.integers(1, max(1, len(sizes))))
+    names = strided({f"{name}.weight": size for name, size in sizes.items()}, number) if sizes else [[]]
+    total = sum(sizes.values()) or 1
+    wanted = [sum(sizes[name.removesuffix(".weight")] for name in part) / total for part in names]
+    assert fragment_shares(sizes, number) == pytest.approx(tuple(wanted) if sizes else (1.0,))
+
+
+def test_in_one_piece_a_step_bears_its_part_of_one_all_reduce() -> None:
+    every, local = planned(Sync("wan"), 50), planned(Sync("local", 25), 50)
+    assert local.collective is not None
+    alone = predict(replace(local, inner_steps=1), job(Sync("local", 1)), world(50)).communication_s
+    assert local.prediction.step_s == pytest.approx(COMPUTE_S + alone / 25)
+    assert (local.fragments, local.delay_steps) == (1, 0)
+    assert every.prediction.utilisation < 0.3 < local.prediction.utilisation < 0.9
+
+
+def test_over_slow_links_fragments_hide_what_is_sent() -> None:
+    plan = planned(Sync("local", 25, rounds=OPEN), 50)
+    assert plan.fragments > 1
+    assert 1 <= plan.delay_steps <= 25 // plan.fragments
+    assert plan.prediction.utilisation > 0.99
+    assert plan.prediction == predict(plan, job(Sync("local", 25, rounds=OPEN)), world(50))
+
+
+def test_over_fast_links_nothing_is_late_or_rounded() -> None:
+    plan = planned(Sync("local", 25, rounds=ANY), 20_000)
+    assert plan.collective is not None
+    assert (plan.fragments, plan.delay_steps, plan.collective.compression) == (1, 0, "none")
+
+
+@pytest.mark.parametrize("mbit_per_s", [2000.0, 300.0, 50.0, 12.0, 3.0])
+def test_of_all_that_hide_as_much_the_earliest_merge_is_chosen(mbit_per_s: float) -> None:
+    asked, topology = job(Sync("local", 20, rounds=OPEN)), world(mbit_per_s)
+    plan = planned(asked.sync, mbit_per_s)
+    one = replace(plan, fragments=1, delay_steps=0)
+    options = Options(replace(one, prediction=predict(one, asked, topology)), asked, topology)
+    every = {
+        (delay, fragments): options.utilisation(fragments, delay, SLACK)
+        for fragments in range(1, NUM_LAYERS + 1)
+        for delay in range(min(20 // fragments, 19) + 1)
+    }
+    enough = max(every.values()) * (1 - TOLERATED)
+    assert (plan.delay_steps, plan.fragments) == min(key for key, found in every.items() if found >= enough)
+
+
+@pytest.mark.parametrize(
+    ("rounds", "expected"),
+    [
+        (Rounds(fragments=3, delay_steps=None), (3, None)),
+        (Rounds(fragments=None, delay_steps=2), (None, 2)),
+        (Rounds(fragments=4, delay_steps=0), (4, 0)),
+        (Rounds(fragments=20, delay_steps=19), (20, 19)),
+    ],
+)
+def test_what_a_job_says_is_kept(rounds: Rounds, expected: tuple[int | None, int | None]) -> None:
+    plan = planned(Sync("local", 20, "int8", rounds=replace(rounds, any_precision=True)), 10)
+    assert plan.collective is not None
+    assert plan.collective.compression == "int8"
+    assert expected in {(a, b) for a in (plan.fragments, None) for b in (plan.delay_steps, None)}
+
+
+@pytest.mark.parametrize(("mbit_per_s", "expected"), [(50.0, "none"), (5.0, "int8"), (1.8, "int4")])
+def test_outer_gradients_are_as_exact_as_the_links_allow(mbit_per_s: float, expected: str) -> None:
+    plan = planned(Sync("local", 25, rounds=ANY), mbit_per_s)
+    assert plan.collective is not None
+    assert plan.collective.compression == expected
+    assert plan.prediction.utilisation > 0.9
+
+
+@settings(max_examples=8, deadline=None)
+@given(st.floats(1.0, 100.0), st.floats(1.0, 4.0))
+def test_more_bandwidth_never_lowers_utilisation(mbit_per_s: float, factor: float) -> None:
+    slow, fast = (planned(Sync("local", 20, rounds=OPEN), rate) for rate in (mbit_per_s, factor * mbit_per_s))
+    assert fast.prediction.utilisation >= slow.prediction.utilisation * (1 - TOLERATED) - 1e-9
+
+
+def test_the_runtime_trains_as_the_plan_says() -> None:
+    asked = job(Sync("local", 25, rounds=replace(ANY, warmup_steps=7)))
+    plan = planned(asked.sync, 5)
+    blob = wire.encode(plan, wire.Meta.of(asked, operator_version="test", steps=1))
+    found, (decoded, meta) = Job.of(runtime_wire.decode(blob)), wire.decode(blob)
+    assert plan.collective is not None
+    assert (found.sync_every, found.warmup) == (25, 7)
+    assert (found.num_fragments, found.delay) == (plan.fragments, plan.delay_steps) != (1, 0)
+    assert found.compression == plan.collective.compression == "int8"
+    assert (decoded.fragments, decoded.delay_steps) == (plan.fragments, plan.delay_steps)
+    assert wire.encode(decoded, meta) == blob
+
+
+def test_why_says_from_which_bandwidth_on_each_way_hardly_waits() -> None:
+    asked, plan = job(Sync("local", 25, rounds=OPEN)), planned(Sync("local", 25, rounds=OPEN), 50)
+    (said,) = (sentence for sentence in plan.why if "bandwidth of the narrowest link" in sentence)
+    assert "(it has 50 Mbit/s" in said
+    found = {words.strip(): float(rate) for words, rate in re.findall(r"([a-z0-9 ]+) from ([\d.]+) Mbit/s", said)}
+    assert list(found) == ["all layers at once", "streaming", "streaming in int8", "streaming in int4"]
+    assert "a sum in every step at none" in said  # two round trips are more than 5 % of it
+    assert found["all layers at once"] > found["streaming"] > 3 * found["streaming in int8"]
+    once = replace(plan, fragments=1, delay_steps=0)
+    for factor, is_enough in ((1.03, True), (0.97, False)):
+        topology = world(found["all layers at once"] * factor)
+        assert (predict(once, asked, topology).utilisation >= 0.95) is is_enough
