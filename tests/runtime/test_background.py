@@ -31,6 +31,7 @@ from collective_ranks import (
 )
 from free_ports import free_port
 from hulk_runtime import background
+from hulk_runtime.collective.connecting import Connecting
 from hulk_runtime.collective.drift import agreement
 from hulk_runtime.collective.drift.agreement import ROUND
 from hulk_runtime.collective.drift.flow_versions import following
@@ -279,6 +280,15 @@ def quantised_sums_break(patch: pytest.MonkeyPatch) -> None:
         quantised.begin(torch.ones(4), sums.Feedback(), 0).wait()
 
 
+def first_sums_break(patch: pytest.MonkeyPatch) -> None:
+    """Whoever waits for a sum of a group that cannot connect says what it was."""
+    failed: list[Exception] = []
+    connecting = Connecting(broken, failed.append)
+    with pytest.raises(BackgroundError, match="hulk-first-sums broke"):
+        connecting.all_reduce(torch.ones(4)).wait()
+    wait_for(lambda: failed)
+
+
 HERE: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "hulk-collective": engine_breaks,
     "hulk-drift": drift_breaks,
@@ -295,6 +305,7 @@ HERE: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "hulk-checkpoint": checkpoint_breaks,
     "hulk-device-": device_breaks,
     "hulk-diloco": quantised_sums_break,
+    "hulk-first-sums": first_sums_break,
 }
 ENDS_RANK = {
     "hulk-loss": "script_exit.end_where_stuck(None, threading.Event())",
