@@ -16,7 +16,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
-WIDTH, NUM_WARMING, NUM_TIMED = 512, 4, 6
+WIDTH, NUM_WARMING, NUM_TIMED = 512, 2, 4
 
 
 class Accelerator(torch.autograd.Function):

@@ -1,0 +1,102 @@
+"""A step of plain torch scripts over the emulated WAN: by gloo as they are, and instrumented, in turn."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from bench.allreduce.case import Case
+from bench.allreduce.gang import Gang
+from bench.allreduce.rounds import MIB
+from bench.conditions import TRIES, Watch, wait_for_quiet
+from bench.raw import Raw
+from bench.trainers.planned import INSTRUMENTED, Planned, planned
+from bench.verdicts import verdict
+
+SCRIPT = str(Path(__file__).with_name("script.py"))
+NUM_LAYERS, COMPUTE_S = 16, 0.3
+KINDS = ("ddp", "hsdp")
+GLOO, HULK = "none", "auto"
+WAYS = (HULK, GLOO)
+"""Of HULK_INSTRUMENTATION."""
+CASES = (Case("A", (2, 2, 2)), Case("B", (2, 2, 2)))
+NUM_RUNS = 2
+LEAST_GAIN = 3.0
+MAX_ERROR = 1e-5
+"""Of the weights' norm: some float32 roundings."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One gang. `step_s`: the median of its steps; `norm`: of its weights in the end."""
+
+    case: str
+    kind: str
+    way: str
+    step_s: float
+    norm: float
+    valid: bool
+
+
+def table(console: Console, raw: Raw, short: bool) -> None:
+    """One table, then the verdict."""
+    gains = []
+    table = Table("script", "network", "gloo s", "instrumented s", "times as fast", "predicted s")
+    for case in CASES[1:] if short else CASES:
+        with planned(case, NUM_LAYERS * MIB, COMPUTE_S) as up:
+            for kind in KINDS:
+                runs = [_run(up, case, kind, way) for _ in range(1 if short else NUM_RUNS) for way in WAYS]
+                for each in runs:
+                    raw.add(each)
+                gloo_s, hulk_s = (_median_s(runs, way) for way in (GLOO, HULK))
+                gains.append(gloo_s / hulk_s if gloo_s and hulk_s else None)
+                predicted = f"{up.step_s:.3f}" if kind == "ddp" else "-"
+                figures = [f"{figure:.3g}" if figure else "!" for figure in (gloo_s, hulk_s, gains[-1])]
+                table.add_row(kind, str(case), *figures, predicted)
+    console.print(
+        f"{NUM_LAYERS} MiB of gradients, {COMPUTE_S:g} s of compute a step, 6 ranks, 3 regions; !: no run counts"
+    )
+    console.print(table)
+    least = None if None in gains else min(gain for gain in gains if gain is not None)
+    console.print(verdict("step by gloo / instrumented, least", least, "at least", LEAST_GAIN))
+
+
+def _run(up: Planned, case: Case, kind: str, way: str) -> Run:
+    """One that counts, or the last of some that do not."""
+    for attempt in range(TRIES):
+        if attempt:
+            wait_for_quiet()
+        found = _once(up, case, kind, way)
+        if found.valid:
+            break
+    return found
+
+
+def _once(up: Planned, case: Case, kind: str, way: str) -> Run:
+    steps, norm, watch = list[float](), 0.0, None
+    arguments = (SCRIPT, kind, str(NUM_LAYERS), str(COMPUTE_S))
+    with Gang(up.net, INSTRUMENTED, *arguments, env={**up.variables, "HULK_INSTRUMENTATION": way}) as gang:
+        for line in gang.lines():
+            what, _, figure = line.partition(" ")
+            watch = watch or Watch(up.net)
+            if what == "step":
+                steps.append(float(figure))
+            elif what == "norm":
+                norm = float(figure)
+        gang.wait()
+    assert watch is not None
+    return Run(str(case), kind, way, statistics.median(steps), norm, watch.conditions().valid)
+
+
+def _median_s(runs: Sequence[Run], way: str) -> float | None:
+    """Of the runs that count; all must have come to the same weights."""
+    norms = [run.norm for run in runs]
+    if max(norms) - min(norms) > MAX_ERROR * max(norms):
+        raise ValueError(f"the same script came to weights of norms {norms}")
+    counting = [run.step_s for run in runs if run.way == way and run.valid]
+    return statistics.median(counting) if counting else None
