@@ -64,7 +64,7 @@ def main() -> None:
         optimizer.step()
         if step >= NUM_WARMING:
             _say(f"step {time.monotonic() - started:.4f}")
-    weights = [w.full_tensor() if isinstance(w, DTensor) else w.detach() for w in model.parameters()]
+    weights = [(w.full_tensor() if isinstance(w, DTensor) else w).detach() for w in model.parameters()]
     digests: list[int] = [0] * dist.get_world_size()
     dist.all_gather_object(digests, zlib.crc32(b"".join(w.numpy().tobytes() for w in weights)))
     assert len(set(digests)) == 1, digests
