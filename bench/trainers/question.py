@@ -1,6 +1,6 @@
 """Scripts and replicas over the emulated WAN: a step as they are and instrumented; DiLoCo by torchft and by Hulk.
 
-About 11 minutes on a quiet machine, 3 with --short.
+About 10 minutes on a quiet machine, 4 with --short; longer where runs that do not count are done again.
 """
 
 from __future__ import annotations

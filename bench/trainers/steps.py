@@ -1,4 +1,4 @@
-"""A step of plain torch scripts over the emulated WAN: by gloo as they are, and instrumented, in turn."""
+"""A step of plain torch scripts over the emulated WAN: by gloo as they are, and instrumented."""
 
 from __future__ import annotations
 
@@ -22,10 +22,9 @@ SCRIPT = str(Path(__file__).with_name("script.py"))
 NUM_LAYERS, COMPUTE_S = 16, 0.3
 KINDS = ("ddp", "hsdp")
 GLOO, HULK = "none", "auto"
-WAYS = (HULK, GLOO)
+WAYS = (GLOO, HULK)
 """Of HULK_INSTRUMENTATION."""
 CASES = (Case("A", (2, 2, 2)), Case("B", (2, 2, 2)))
-NUM_RUNS = 2
 LEAST_GAIN = 3.0
 MAX_ERROR = 1e-5
 """Of the weights' norm: some float32 roundings."""
@@ -45,15 +44,16 @@ class Run:
 
 def table(console: Console, raw: Raw, short: bool) -> None:
     """One table, then the verdict."""
-    gains = []
+    gains = list[float | None]()
     table = Table("script", "network", "gloo s", "instrumented s", "times as fast", "predicted s")
     for case in CASES[1:] if short else CASES:
         with planned(case, NUM_LAYERS * MIB, COMPUTE_S) as up:
             for kind in KINDS:
-                runs = [_run(up, case, kind, way) for _ in range(1 if short else NUM_RUNS) for way in WAYS]
+                runs = [_run(up, case, kind, way) for way in WAYS]
                 for each in runs:
                     raw.add(each)
-                gloo_s, hulk_s = (_median_s(runs, way) for way in (GLOO, HULK))
+                _require_equal(runs)
+                gloo_s, hulk_s = (run.step_s if run.valid else None for run in runs)
                 gains.append(gloo_s / hulk_s if gloo_s and hulk_s else None)
                 predicted = f"{up.step_s:.3f}" if kind == "ddp" else "-"
                 figures = [f"{figure:.3g}" if figure else "!" for figure in (gloo_s, hulk_s, gains[-1])]
@@ -93,10 +93,7 @@ def _once(up: Planned, case: Case, kind: str, way: str) -> Run:
     return Run(str(case), kind, way, statistics.median(steps), norm, watch.conditions().valid)
 
 
-def _median_s(runs: Sequence[Run], way: str) -> float | None:
-    """Of the runs that count; all must have come to the same weights."""
+def _require_equal(runs: Sequence[Run]) -> None:
     norms = [run.norm for run in runs]
     if max(norms) - min(norms) > MAX_ERROR * max(norms):
         raise ValueError(f"the same script came to weights of norms {norms}")
-    counting = [run.step_s for run in runs if run.way == way and run.valid]
-    return statistics.median(counting) if counting else None
