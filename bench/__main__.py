@@ -11,7 +11,8 @@
     start        real pods: from a job to connected ranks; one worker that starts many ranks
     allreduce    Hulk's all-reduce over the emulated WAN beside gloo's, the physical bound and the prediction
     ddp          a step of torch's DDP over the emulated WAN, with gloo and with Hulk's all-reduce
-    trainers     a step of plain torch scripts, DDP and HSDP, over the emulated WAN: by gloo, and instrumented
+    trainers     a step of plain torch scripts, DDP and HSDP, over the emulated WAN: by gloo, and instrumented;
+                 streaming DiLoCo by torchft and by Hulk, to the same loss
     gil          whether the all-reduce's thread slows the backward pass, and at which rate Python is the limit
     convergence  what local SGD and compression do to the loss; ranks are threads of one process
     diloco       what DiLoCo, in fragments too and quantised, does to the loss of a model of 10 M parameters

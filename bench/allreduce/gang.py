@@ -6,6 +6,7 @@ No Kubernetes: namespaces and the relay are enough to time a collective. A proce
     ADDRESSES, REGIONS      of all ranks, separated by commas
     LINKS                   JSON rows [source, target, bytes/s of TCP payload, one-way seconds] as the lab's file says
     MASTER_ADDR, MASTER_PORT, GLOO_SOCKET_IFNAME   as torch.distributed wants them
+    HULK_WORKER             a node is a worker of the plan that a script may be given
     LAB_NAME                for a script that wants to change links while it runs: `lab_network(name)`
 """
 
@@ -26,6 +27,7 @@ from hulk_lab import paths
 from hulk_lab.spec import LabSpec
 from hulk_lab.wan import network, slots
 from hulk_lab.wan.addresses import LabNetwork
+from hulk_runtime import names
 
 from bench.allreduce.profiles import lab_spec
 
@@ -86,6 +88,7 @@ def environment(net: LabNetwork, rank: int) -> dict[str, str]:
         "MASTER_ADDR": net.nodes[0].address,
         "MASTER_PORT": str(MASTER_PORT),
         "GLOO_SOCKET_IFNAME": INTERFACE,
+        names.ENV_WORKER: str(rank),
         "LAB_NAME": net.spec.name,
     }
 

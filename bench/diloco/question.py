@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from statistics import mean
 
-from hulk_lab.builds.python import build_trainers
+from hulk_lab.builds.python import build_packages
 from rich.console import Console
 from rich.table import Table
 
@@ -94,7 +94,9 @@ def _train(trained: Trained, mode: Mode, seed: int, looks: list[int]) -> Run:
         port = free.getsockname()[1]
     shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(trained.num_ranks)}
     if trained.is_llama:
-        shared["PYTHONPATH"] = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), str(build_trainers()))))
+        shared["PYTHONPATH"] = os.pathsep.join(
+            filter(None, (os.environ.get("PYTHONPATH"), str(build_packages("trainers"))))
+        )
     ranks = [
         subprocess.Popen(
             [sys.executable, "-m", "bench.diloco.rank", order],

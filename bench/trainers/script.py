@@ -17,7 +17,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
-WIDTH, NUM_WARMING, NUM_TIMED, LEARNING_RATE = 512, 4, 6, 0.1
+WIDTH, NUM_WARMING, NUM_TIMED, LEARNING_RATE = 512, 2, 4, 0.1
 
 
 class Accelerator(torch.autograd.Function):

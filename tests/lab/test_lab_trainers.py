@@ -87,7 +87,7 @@ def submitted(jobs: Jobs) -> Iterator[Callable[[str], None]]:
     jobs.lab.kube.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})
     before = images.chosen(jobs.lab.state)
     up.load_images(jobs.lab, (*before, images.base()))
-    packages, places = python.build_trainers(), [node.name for node in jobs.lab.nodes[:2]]
+    packages, places = python.build_packages("trainers"), [node.name for node in jobs.lab.nodes[:2]]
 
     def submit(name: str) -> None:
         jobs.submit(manifest(name, packages, places))

@@ -21,7 +21,10 @@ from hulk_operator.reconcile.types import Memory, Planned, Poll, Sighting
 from hulk_operator.watched import NodeState
 from hulk_operator.worker_answers import parse_metrics
 from hulk_placement.cost.compute import speeds
-from hulk_placement.topology import Machine, Topology
+from hulk_placement.cost.predict import predict
+from hulk_placement.model import Model
+from hulk_placement.solve import solve
+from hulk_placement.topology import Link, Machine, Topology
 from test_planning import job, node, planning_over, shown
 from views import LAUNCHED, NODES, NOW, ago, decision, full, gang, running, view
 from views import job as a_job
@@ -276,3 +279,23 @@ def test_another_argument_is_another_template() -> None:
     other = json.loads(json.dumps(TEMPLATE))
     other["spec"]["containers"][0]["args"] = ["--large"]
     assert template_digest(minimal().spec) != template_digest(minimal(template=other).spec)
+
+
+@pytest.mark.parametrize("per_region", [(1, 1), (2, 2), (2, 2, 2)])
+@pytest.mark.parametrize("mib", [0.25, 16, 100])
+def test_a_plan_for_assumed_gradients_serves_others_nearly_as_well(per_region: tuple[int, ...], mib: float) -> None:
+    """Steps of a program whose gradients nobody has told of: flows and buckets beside those planned for its own."""
+    regions = [f"r{number}" for number, count in enumerate(per_region) for _ in range(count)]
+    machines = tuple(Machine(f"n{i}", region, flops_per_s=1e12) for i, region in enumerate(regions))
+    near, names = Link(1e-4, 1e9), sorted(set(regions))
+    far = {("r0", "r1"): Link(0.14, 7.24e6), ("r1", "r2"): Link(0.1, 12.07e6), ("r0", "r2"): Link(0.22, 2.41e6)}
+    links = {pair: link for (a, b), link in far.items() for pair in ((a, b), (b, a)) if {a, b} <= set(names)}
+    topology = Topology(machines, region_links=links | {(name, name): near for name in names})
+    job = minimal(workers={"min": len(regions), "max": len(regions)})
+    situation = Situation(attempt=1, candidates={machine.name: 1 for machine in machines})
+    assumed = to_workload(job, to_model(job.spec), situation)
+    flops = 3e11 * len(regions) / assumed.global_batch  # 0.3 s of each machine
+    own = replace(assumed, model=Model.of_totals(int(mib * (1 << 18)), flops))
+    given, best = (solve([each], [], topology).plans[each.key] for each in (assumed, own))
+    assert given.algorithm == "wan"
+    assert predict(given, own, topology).step_s == pytest.approx(best.prediction.step_s, rel=0.1)

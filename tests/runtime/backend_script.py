@@ -10,7 +10,7 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 from hulk_runtime.collective import backend
-from hulk_runtime.collective.staging import AllReduce
+from hulk_runtime.collective.connecting import Connecting
 from torch.distributed import _functional_collectives as functional_collectives
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
@@ -226,7 +226,7 @@ PLANNED: list[list[torch.Tensor]] = []
 class Counted(backend.PlannedWork):
     """Is told of."""
 
-    def __init__(self, between: AllReduce, tensors: list[torch.Tensor], num_ranks: int) -> None:
+    def __init__(self, between: Connecting, tensors: list[torch.Tensor], num_ranks: int) -> None:
         PLANNED.append(tensors)
         super().__init__(between, tensors, num_ranks)
 

@@ -31,6 +31,7 @@ from collective_ranks import (
 )
 from free_ports import free_port
 from hulk_runtime import background
+from hulk_runtime.collective.connecting import Connecting
 from hulk_runtime.collective.drift import agreement
 from hulk_runtime.collective.drift.agreement import ROUND
 from hulk_runtime.collective.drift.flow_versions import following
@@ -289,6 +290,15 @@ def saving_breaks(patch: pytest.MonkeyPatch) -> None:
         found.wait()
 
 
+def first_sums_break(patch: pytest.MonkeyPatch) -> None:
+    """Whoever waits for a sum of a group that cannot connect says what it was."""
+    failed: list[Exception] = []
+    connecting = Connecting(broken, failed.append)
+    with pytest.raises(BackgroundError, match="hulk-first-sums broke"):
+        connecting.all_reduce(torch.ones(4)).wait()
+    wait_for(lambda: failed)
+
+
 HERE: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "hulk-collective": engine_breaks,
     "hulk-drift": drift_breaks,
@@ -306,6 +316,7 @@ HERE: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "hulk-device-": device_breaks,
     "hulk-save": saving_breaks,
     "hulk-diloco": quantised_sums_break,
+    "hulk-first-sums": first_sums_break,
 }
 ENDS_RANK = {
     "hulk-loss": "script_exit.end_where_stuck(None, threading.Event())",

@@ -85,7 +85,9 @@ def test_others_hear_of_a_rank_that_fails(job, make_plan, compression: str) -> N
 @pytest.mark.parametrize("trainer", ["hf", "lightning"])
 def test_trainers_train_apart_by_a_callback(job, make_plan, tmp_path: Path, trainer: str) -> None:
     script = str(Path(__file__).with_name("diloco_trainers.py"))
-    for rank in job.run_ranks(make_plan((1, 1)), script, str(python.build_trainers()), trainer, str(tmp_path)):
+    for rank in job.run_ranks(
+        make_plan((1, 1)), script, str(python.build_packages("trainers")), trainer, str(tmp_path)
+    ):
         assert f"{trainer} is right" in rank.output
 
 

@@ -12,7 +12,7 @@ from test_backend import said, two_regions
 from test_wan_training import TWO, wan
 
 SCRIPT = str(Path(__file__).with_name("plain_torch.py"))
-INSTRUMENTED = str(Path(__file__).with_name("instrumented.py"))
+INSTRUMENTED = ("-m", "hulk_runtime.instrumentation")
 FOLDER = Path(hulk_runtime.__file__).parent / "instrumentation"
 AUTO = {"HULK_INSTRUMENTATION": "auto"}
 SAID = "hulk: 4 ranks in region-0, region-1: sums between regions go as planned"
@@ -97,14 +97,14 @@ def test_a_start_without_torch_imports_nothing_of_it(job: Any) -> None:
 @pytest.mark.parametrize(("last", "error"), [("sum", "RankLostError: rank 3 was lost"), ("barrier", "PeerLostError: ")])
 def test_a_lost_rank_has_one_name_and_one_exit_code(job: Any, make_plan: Any, last: str, error: str) -> None:
     """Whether it is missed in a planned sum, or in a collective of torch's own."""
-    ranks = job.start_ranks(two_regions(make_plan), INSTRUMENTED, SCRIPT, "gloo", **AUTO, LEAVES="3", LAST=last)
+    ranks = job.start_ranks(two_regions(make_plan), *INSTRUMENTED, SCRIPT, "gloo", **AUTO, LEAVES="3", LAST=last)
     assert [rank.wait() for rank in ranks] == [69, 69, 69, 3]
     assert all(error in rank.output for rank in ranks[:3]), ranks[0].output
 
 
 def test_nobody_waits_in_torchs_own_collective_for_a_rank_that_is_lost(job: Any, make_plan: Any) -> None:
     """Its connections stand, as where its node has no power, so torch would wait for half an hour."""
-    ranks = job.start_ranks(two_regions(make_plan), INSTRUMENTED, SCRIPT, "gloo", **AUTO, STOPS="3", LAST="barrier")
+    ranks = job.start_ranks(two_regions(make_plan), *INSTRUMENTED, SCRIPT, "gloo", **AUTO, STOPS="3", LAST="barrier")
     assert [rank.wait() for rank in ranks[:3]] == [69] * 3
     assert all("RankLostError: rank 3 was lost" in rank.output for rank in ranks[:3]), ranks[0].output
 
@@ -134,7 +134,12 @@ def train_apart(job: Any, make_plan: Any, trainer: str, **plan: Any) -> list[Any
     """Ranks of a trainer's script that knows nothing of Hulk, in rounds of four steps."""
     found: list[Any] = job.run_ranks(
         make_plan((1, 1), sync={"mode": "local", "innerSteps": 4}, **plan),
-        *(INSTRUMENTED, str(Path(__file__).with_name("trainers_apart.py")), str(python.build_trainers()), trainer),
+        *(
+            *INSTRUMENTED,
+            str(Path(__file__).with_name("trainers_apart.py")),
+            str(python.build_packages("trainers")),
+            trainer,
+        ),
         **AUTO,
     )
     assert "Trainer trains by DiLoCo in rounds of 4 steps" in found[0].output

@@ -22,7 +22,7 @@ MAX_BUILDAH_BYTES = 2 << 30
 
 _KINDS = ("wheel-*", "context-*", "containerd-*", "images/hulk-*", *(f"images/{name}-*" for name in images.TARGETS))
 _HELD_KINDS = (
-    *("base-*", "trainers-*", "wheels-*", "pip-*", "relay-*", "runtime-spec-*.json"),
+    *("base-*", "trainers-*", "peers-*", "wheels-*", "pip-*", "relay-*", "runtime-spec-*.json"),
     *("images/base-*", "images/pause-*", "images/store-*"),
     *(f"bin/{part.name}-*" for part in golang.PARTS),
     "bin/helm-docs-*",  # tools/chart_readme.py

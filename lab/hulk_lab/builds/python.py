@@ -80,14 +80,14 @@ def build_torch() -> Path:
     return _installed(torch_folder(), _torch_requirements())
 
 
-def trainers_folder() -> Path:
-    """Where other projects' training loops are, once built: the dependency group `trainers`."""
-    return CACHE / f"trainers-{_digest(_VERSION, *_trainers_requirements())}" / "site-packages"
+def packages_folder(group: str) -> Path:
+    """Where a dependency group's packages are, once built: `trainers`, or `peers`, other projects' programs."""
+    return CACHE / f"{group}-{_digest(_VERSION, *_group_requirements(group))}" / "site-packages"
 
 
-def build_trainers() -> Path:
+def build_packages(group: str) -> Path:
     """Install them beside what the base brings, unless they are there."""
-    return _installed(trainers_folder(), _trainers_requirements())
+    return _installed(packages_folder(group), _group_requirements(group))
 
 
 def _installed(target: Path, requirements: Sequence[str]) -> Path:
@@ -157,10 +157,10 @@ def _torch_requirements() -> list[str]:
     return [line for line in lines if line not in ours or line.startswith("typing-extensions==")]
 
 
-def _trainers_requirements() -> list[str]:
+def _group_requirements(group: str) -> list[str]:
     """The group's packages, as uv.lock pins them, without those of the images' base."""
     there = frozenset(_torch_requirements())
-    lines = _export(_OPERATOR, "--only-group", "trainers", "--no-hashes").splitlines()
+    lines = _export(_OPERATOR, "--only-group", group, "--no-hashes").splitlines()
     return [line for line in lines if line not in there]
 
 

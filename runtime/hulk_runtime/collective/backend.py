@@ -21,8 +21,9 @@ import torch.distributed as dist
 from torch.distributed import ProcessGroup, ReduceOp, Work
 
 from hulk_runtime.collective import planned_sums
+from hulk_runtime.collective.connecting import Connecting
 from hulk_runtime.collective.gradient_sums import say_by_torch, why_not_planned
-from hulk_runtime.collective.staging import AllReduce
+from hulk_runtime.collective.members import Introduction
 
 NAME: Final = "hulk"
 SMALL_BYTES: Final = 1 << 16
@@ -40,6 +41,9 @@ class PlannedGroup(ProcessGroup):
             super().__init__(store, rank, size)
         except TypeError:  # torch 2.9 makes no group of a class of Python's with a store
             super().__init__(rank, size)
+        self.introduction: Introduction | None = None
+        if size > 1 and planned_sums.is_planned():
+            self.introduction = Introduction(store, rank)
 
     def allreduce(  # type: ignore[override]  # torch's has three forms, of which this is all
         self, tensors: Any, opts: Any = None, timeout: timedelta | None = None, *, op: Any = None
@@ -64,7 +68,7 @@ class PlannedGroup(ProcessGroup):
             return by_torch(found, options)
         return PlannedWork(between, found, self.size() if options.reduceOp == ReduceOp.AVG else 1)
 
-    def _between(self, tensors: Sequence[torch.Tensor], options: Any) -> AllReduce | None:
+    def _between(self, tensors: Sequence[torch.Tensor], options: Any) -> Connecting | None:
         """What sums between regions; None where torch does, of which each reason is said once."""
         operation = options.reduceOp
         is_sum = operation == ReduceOp.SUM or operation == ReduceOp.AVG  # `in` compares the other way
@@ -87,7 +91,7 @@ class PlannedWork(Work):
     a mean; 1 of a sum.
     """
 
-    def __init__(self, between: AllReduce, tensors: list[torch.Tensor], num_ranks: int) -> None:
+    def __init__(self, between: Connecting, tensors: list[torch.Tensor], num_ranks: int) -> None:
         super().__init__()
         self._tensors, self._spreading = tensors, threading.Lock()
         self._flat_N, self._is_spread = _flat(tensors)

@@ -1,7 +1,8 @@
 """The plan, the environment and a connected group -> the group's all-reduce between regions."""
 
 import contextlib
-from collections.abc import Iterator
+import socket
+from collections.abc import Iterator, Sequence
 
 import torch
 
@@ -33,38 +34,42 @@ def connect(environment: Environment, plan: Plan, group: Group) -> Iterator[AllR
         yield None
         return
     inside = region_backend.join(planned, group.rank, group.device) if region_backend.is_wanted(group.device) else None
-    with connect_group(environment, planned, group, "", environment.collective_port, inside) as between:
-        yield between
+    with listen("", environment.collective_port) as listener:
+        addresses = _addresses(group, listener.getsockname()[1])
+        here = (environment, planned, group.rank, group.device, addresses, listener)
+        with connect_group(*here, inside=inside) as between:
+            yield between
 
 
 @contextlib.contextmanager
 def connect_group(
     environment: Environment,
     planned: CollectivePlan,
-    group: Group,
+    rank: int,
+    device: torch.device,
+    addresses: Sequence[Address],
+    listener: socket.socket,
     name: str = "",
-    port: int = 0,
     inside: Inside | None = None,
 ) -> Iterator[AllReduce]:
-    """The sum over the ranks of a group, which all know it by a name. `port`: where they listen, 0: anywhere.
+    """The sum over the ranks of a group, which all know it by a name. `addresses`: where they listen, this one already.
 
     Raises as `connect`.
     """
-    secret = _secret(environment)
-    with listen("", port) as listener:
-        collective = Collective.connect(
-            group.rank,
-            _addresses(group, listener.getsockname()[1]),
-            planned,
-            secret,
-            scope=f"{environment.job_uid or environment.job}/{environment.attempt}" + (f"/{name}" if name else ""),
-            settings=Settings(connect_s=environment.rendezvous_s, max_streams=MAX_STREAMS),
-            listener=listener,
-            inside=inside,
-        )
-        with contextlib.closing(collective):
-            collective.warm()
-            yield AllReduce(collective, group.device, environment.rendezvous_s)  # until a step's own bound is known
+    collective = Collective.connect(
+        rank,
+        addresses,
+        planned,
+        _secret(environment),
+        scope=f"{environment.job_uid or environment.job}/{environment.attempt}" + (f"/{name}" if name else ""),
+        settings=Settings(connect_s=environment.rendezvous_s, max_streams=MAX_STREAMS),
+        listener=listener,
+        inside=inside,
+        all_listen=True,
+    )
+    with contextlib.closing(collective):
+        collective.warm()
+        yield AllReduce(collective, device, environment.rendezvous_s)  # until a step's own bound is known
 
 
 def _addresses(group: Group, port: int) -> list[Address]:

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import torch
 import torch.distributed as dist
 
+from hulk_runtime.collective.connecting import Connecting
 from hulk_runtime.collective.reduction.vector import DTYPES
 from hulk_runtime.collective.staging import AllReduce
 
@@ -31,6 +32,7 @@ class Bucket(Protocol):
         """Whose gradients they are."""
 
 
+Sums = AllReduce | Connecting
 Hook = Callable[[Any, Bucket], Gradients]
 
 
@@ -41,7 +43,7 @@ class GradientSums:
     inputs, and only does in `join()` what the others do.
     """
 
-    def __init__(self, between: AllReduce, model: torch.nn.parallel.DistributedDataParallel) -> None:
+    def __init__(self, between: Sums, model: torch.nn.parallel.DistributedDataParallel) -> None:
         self.between, self._model = between, weakref.ref(model)
         self.hook: tuple[Hook, Any] | None = None
         self.why_torch = ""
@@ -109,7 +111,7 @@ def _is_expanded(tensor: torch.Tensor) -> bool:
     return any(length > 1 and not step for length, step in zip(tensor.shape, tensor.stride(), strict=True))
 
 
-def _summed_as_planned(between: AllReduce, mean_N: torch.Tensor, bucket: Bucket) -> Gradients:
+def _summed_as_planned(between: Sums, mean_N: torch.Tensor, bucket: Bucket) -> Gradients:
     on_gpu = mean_N.device.type == "cuda"
     future: Gradients = torch.futures.Future(devices=[mean_N.device] if on_gpu else None)
     # torch makes other buckets after the first step; a rank that only joins in has none of the parameters at hand

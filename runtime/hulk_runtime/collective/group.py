@@ -139,12 +139,13 @@ class Collective:
         *,
         inside: Inside | None = None,
         listen_everywhere: bool = False,
+        all_listen: bool = False,
     ) -> Self:
         """Connect to every partner. Raises PeerLostError that names who is missing, ValueError for a bad plan.
 
         `scope` names job and attempt: only ranks of the same scope, secret, plan and settings (but for `connect_s` and
         `hold_s`) come together. A rank listens at its own address, or at all of its machine's where others know it by a
-        name or address that is not its own.
+        name or address that is not its own. `all_listen`: every rank does already, and one that refuses has gone.
         `inside` leaves sums and results inside its region to torch, on all ranks of the region or on none.
         """
         settings = settings or Settings()
@@ -156,7 +157,7 @@ class Collective:
         most = max(settings.num_streams, settings.max_streams)
         wanted = {partner: most if is_far else 1 for partner, is_far in far.items()}
         identity = Identity(secret, scope, settings.digest(plan))
-        rendezvous = Rendezvous(rank, addresses, wanted, identity)
+        rendezvous = Rendezvous(rank, addresses, wanted, identity, all_listen=all_listen)
         host = "" if listen_everywhere else addresses[rank].host
         peer_listener = Listener(listener or listen(host, addresses[rank].port), rank, identity, rendezvous.admit)
         peer_listener.open()

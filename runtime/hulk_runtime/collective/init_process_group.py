@@ -90,19 +90,17 @@ def _wait_for_first(environment: Environment) -> None:
             return
 
 
-def introduce(
-    environment: Environment, backend: str, chosen: torch.device, process_group: "dist.ProcessGroup | None" = None
-) -> Group:
-    """First collective of the world, or of a group of it: every rank learns every rank's address.
+def introduce(environment: Environment, backend: str, chosen: torch.device) -> Group:
+    """First collective of the world: every rank learns every rank's address.
 
     All are of one family, rank 0's own: where its name has addresses of both, hosts differ in which they take first.
     """
-    rank, size = dist.get_rank(process_group), dist.get_world_size(process_group)
-    alone = Group(rank, size, backend, chosen, {}, process_group=process_group)
-    own = _own_address(environment.master_address, environment.master_port)
+    rank, size = dist.get_rank(), dist.get_world_size()
+    alone = Group(rank, size, backend, chosen, {})
+    own = own_addresses(environment.master_address, environment.master_port)[0]
     first = _addresses(alone, own)[0]
     if (first.ipv4_mapped is None) is not (own.ipv4_mapped is None):
-        own = _own_address(str(first.ipv4_mapped or first), environment.master_port)
+        own = own_addresses(str(first.ipv4_mapped or first), environment.master_port)[0]
     found = _addresses(alone, own)
     return replace(alone, peers={other: address for other, address in enumerate(found) if other != rank})
 
@@ -113,9 +111,22 @@ def _addresses(group: Group, own: IPv6Address) -> list[IPv6Address]:
     return [IPv6Address(bytes(row.tolist())) for row in rows]
 
 
-def _own_address(host: str, port: int) -> IPv6Address:
-    """The address from which this host reaches another; a connected UDP socket shows it without sending anything."""
-    family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
-    with socket.socket(family, kind, protocol) as view:
-        view.connect(address)
-        return tcp_info.canonical(view.getsockname()[0])
+def own_addresses(host: str, port: int) -> list[IPv6Address]:
+    """Those from which this machine reaches another, one of each family that it has, in the name's order.
+
+    A connected UDP socket shows them without sending anything. Raises OSError where there is none.
+    """
+    found = dict[socket.AddressFamily, IPv6Address]()
+    refusal: OSError | None = None
+    for family, kind, protocol, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM):
+        if family in found:
+            continue
+        try:
+            with socket.socket(family, kind, protocol) as view:
+                view.connect(address)
+                found[family] = tcp_info.canonical(view.getsockname()[0])
+        except OSError as error:
+            refusal = error
+    if refusal is not None and not found:
+        raise refusal
+    return list(found.values())

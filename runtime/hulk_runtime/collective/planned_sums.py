@@ -4,8 +4,9 @@ import atexit
 import contextlib
 import functools
 import os
+import socket
 import threading
-from contextlib import AbstractContextManager
+from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
@@ -13,10 +14,14 @@ import torch.distributed as dist
 
 from hulk_runtime import names
 from hulk_runtime.collective import between_regions as connections
-from hulk_runtime.collective import init_process_group, script_exit
+from hulk_runtime.collective import members as members_of
+from hulk_runtime.collective import script_exit
+from hulk_runtime.collective.connecting import Connecting
 from hulk_runtime.collective.gradient_sums import say_by_torch
+from hulk_runtime.collective.members import Introduction, Member
 from hulk_runtime.collective.peer_timeout import peer_timeout_s
 from hulk_runtime.collective.process_group import timeout_s
+from hulk_runtime.collective.reduction import region_backend
 from hulk_runtime.collective.staging import AllReduce
 from hulk_runtime.job import environment
 from hulk_runtime.job.environment import Environment
@@ -38,12 +43,12 @@ def plan() -> wire.Plan | None:
     return wire.load(path) if os.path.exists(path) else None
 
 
-def between_regions_of(group: dist.ProcessGroup | None) -> AllReduce | None:
+def between_regions_of(group: dist.ProcessGroup | None) -> Connecting | None:
     """The sum over a group, of some ranks with its part of the plan; None: over the world.
 
-    Connected when first asked for, by all ranks of the group, and closed at the process's exit. None where torch sums:
-    it is planned so, the group is of one region, or its ranks are not those of the plan. A world that is made anew is
-    another group.
+    Connected from when it is first asked for, by all ranks of the group, and closed at the process's exit. None where
+    torch sums: it is planned so, the group is of one region, or its ranks are not those of the plan. A world that is
+    made anew is another group.
     """
     asked = group or dist.group.WORLD
     assert asked is not None
@@ -56,8 +61,15 @@ def num_connected() -> int:
 
 
 @functools.cache
-def _connected(group: dist.ProcessGroup, is_world: bool) -> AllReduce | None:
-    planned, here = plan(), replace(environment.read(os.environ), collective_port=0)  # ranks tell one another the port
+def _connected(group: dist.ProcessGroup, is_world: bool) -> Connecting | None:
+    found, own = _planned(group, is_world), _own(group)
+    if found is None and own is not None:
+        own.listener.close()
+    return found
+
+
+def _planned(group: dist.ProcessGroup, is_world: bool) -> Connecting | None:
+    planned = plan()
     whole = planned.collective_plan() if planned is not None else None
     if planned is None or whole is None:
         return None
@@ -67,25 +79,64 @@ def _connected(group: dist.ProcessGroup, is_world: bool) -> AllReduce | None:
     part = whole if is_world else whole.part(dist.get_process_group_ranks(group))
     if part is None:
         return None
+    script_exit.end_with_its_code()
+    own, members = _introduced(group)
+    if _are_elsewhere(planned, members, group):
+        say_by_torch("ranks are not on the workers that the plan has them on")
+        return None
     with torch.inference_mode(False):  # other threads write what is made here
-        return _connect(here, planned, None if is_world else part, group)
+        return _connect(planned, part, group, own.listener, members, "" if is_world else group.group_name)
+
+
+def _introduced(group: dist.ProcessGroup) -> tuple[Introduction, list[Member]]:
+    """This rank's part and everybody's: a planned group's ranks have written it when they made the group."""
+    own = _own(group)
+    if own is not None:
+        return own, members_of.read(own.store, dist.get_world_size(group))
+    own = Introduction()
+    return own, members_of.exchange(own.member, group)
+
+
+def _own(group: dist.ProcessGroup) -> Introduction | None:
+    """Of a planned group; torch's own have none."""
+    found: Introduction | None = getattr(group, "introduction", None)
+    return found
+
+
+def _are_elsewhere(planned: wire.Plan, members: Sequence[Member], group: dist.ProcessGroup) -> bool:
+    """The same on all ranks of a group: a launcher may order ranks by itself, as torchrun's c10d rendezvous does."""
+    ranks = dist.get_process_group_ranks(group)
+    return any(rank not in planned.ranks_of(member.worker) for rank, member in zip(ranks, members, strict=True))
 
 
 def _connect(
-    here: Environment, planned: wire.Plan, part: CollectivePlan | None, group: dist.ProcessGroup
-) -> AllReduce | None:
-    """`part`: of the plan, None: all of it."""
-    chosen = device()
-    if _are_elsewhere(planned, here, chosen, group):
-        say_by_torch("ranks are not on the workers that the plan has them on")
-        return None
-    introduced = init_process_group.introduce(here, dist.get_backend(group), chosen, group)
-    if part is None:
-        between = _open_until_exit(connections.connect(here, planned, introduced))
-    else:
-        between = _open_until_exit(connections.connect_group(here, part, introduced, group.group_name))
-    between.patience_s = _patience_s(here, planned, timeout_s(group, chosen))
-    return between
+    planned: wire.Plan,
+    part: CollectivePlan,
+    group: dist.ProcessGroup,
+    listener: socket.socket,
+    members: Sequence[Member],
+    name: str,
+) -> Connecting:
+    """`name`: of some ranks; the world has none."""
+    here, chosen, rank = environment.read(os.environ), device(), dist.get_rank(group)
+    torch_s = timeout_s(group, chosen)
+    patience_s = _patience_s(here, planned, torch_s)
+    here = replace(here, rendezvous_s=max(here.rendezvous_s, torch_s))  # others may come to their first sum late
+    inside = region_backend.join(part, rank, chosen) if not name and region_backend.is_wanted(chosen) else None
+    opened, leaving = contextlib.ExitStack(), threading.Event()
+    atexit.register(opened.close)
+
+    def connect() -> AllReduce:
+        addresses = members_of.addresses(members)
+        between = opened.enter_context(
+            connections.connect_group(here, part, rank, chosen, addresses, listener, name, inside)
+        )
+        between.patience_s = patience_s
+        opened.callback(leaving.set)
+        script_exit.end_where_stuck(between.collective, leaving)
+        return between
+
+    return Connecting(connect, script_exit.end_if_stuck)
 
 
 def device() -> torch.device:
@@ -100,22 +151,3 @@ def _patience_s(here: Environment, planned: wire.Plan, torch_s: float) -> float:
     """
     own_s = peer_timeout_s(here, planned)
     return own_s if names.ENV_SILENCE_SECONDS in os.environ else max(own_s, torch_s)
-
-
-def _are_elsewhere(planned: wire.Plan, here: Environment, chosen: torch.device, group: dist.ProcessGroup) -> bool:
-    """The same on all ranks of a group: a launcher may order ranks by itself, as torchrun's c10d rendezvous does."""
-    is_mine = dist.get_rank() in planned.ranks_of(here.worker)
-    num_elsewhere = torch.tensor([0.0 if is_mine else 1.0], device=chosen)
-    dist.all_reduce(num_elsewhere, dist.ReduceOp.MAX, group)  # a maximum is torch's in any case
-    return bool(num_elsewhere.item())
-
-
-def _open_until_exit(connection: "AbstractContextManager[AllReduce | None]") -> AllReduce:
-    script_exit.end_with_its_code()
-    opened, leaving = contextlib.ExitStack(), threading.Event()
-    atexit.register(opened.close)
-    between = opened.enter_context(connection)
-    assert between is not None
-    opened.callback(leaving.set)
-    script_exit.end_where_stuck(between.collective, leaving)
-    return between

@@ -35,8 +35,6 @@ class Group:
     device: torch.device
     peers: dict[int, IPv6Address]
     wan: AllReduce | None = None
-    process_group: dist.ProcessGroup | None = None
-    """Torch's group of these ranks; None: of the whole world."""
 
     @property
     def is_first(self) -> bool:
@@ -63,7 +61,7 @@ class Group:
         mine = values.to(self.device)
         everyone = torch.empty(self.world_size * mine.numel(), dtype=mine.dtype, device=self.device)
         with lost_peers():
-            dist.all_gather_into_tensor(everyone, mine, group=self.process_group)
+            dist.all_gather_into_tensor(everyone, mine)
         return everyone.view(self.world_size, mine.numel()).cpu()
 
     def exchange(self, values: torch.Tensor) -> torch.Tensor:

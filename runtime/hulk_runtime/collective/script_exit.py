@@ -53,10 +53,15 @@ def end_where_stuck(collective: Collective, leaving: threading.Event) -> None:
         collective.engine.join()
         error = None if leaving.is_set() else collective.loss()
         if error is not None:
-            _await_stuck()
-            exit_now(errors.report(error))
+            end_if_stuck(error)
 
     background.Thread("hulk-loss", watch).start()
+
+
+def end_if_stuck(error: errors.HulkError) -> None:
+    """Ends the process by it once the script waits in vain; until then this returns not."""
+    _await_stuck()
+    exit_now(errors.report(error))
 
 
 def _await_stuck() -> None:

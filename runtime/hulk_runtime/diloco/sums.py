@@ -19,10 +19,10 @@ import torch.distributed as dist
 
 from hulk_runtime import background
 from hulk_runtime.collective import planned_sums
+from hulk_runtime.collective.connecting import Connecting
 from hulk_runtime.collective.process_group import lost_peers
 from hulk_runtime.collective.reduction.compression import BLOCK, CODECS, Codec
 from hulk_runtime.collective.reduction.vector import DTYPES
-from hulk_runtime.collective.staging import AllReduce
 from hulk_runtime.diloco.replicas import new_group
 
 
@@ -62,7 +62,7 @@ def sums_of(group: dist.ProcessGroup | None, compression: str) -> Sums:
     return Quantised(group, CODECS[compression])
 
 
-def _between_regions(group: dist.ProcessGroup) -> AllReduce | None:
+def _between_regions(group: dist.ProcessGroup) -> Connecting | None:
     is_world = dist.get_world_size(group) == dist.get_world_size()
     return planned_sums.between_regions_of(None if is_world else group)
 
@@ -95,7 +95,7 @@ class Begun:
     """All-reduces, over planned flows where there are any, else by torch."""
 
     group: dist.ProcessGroup
-    between: AllReduce | None
+    between: Connecting | None
     exact: bool
 
     def begin(self, values_N: torch.Tensor, feedback: Feedback, fragment: int) -> Sum:

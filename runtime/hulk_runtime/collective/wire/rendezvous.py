@@ -11,6 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from hulk_runtime import background
@@ -20,6 +21,8 @@ from hulk_runtime.errors import PeerLostError, PortError
 
 RETRY_S: Final = 0.2
 CONNECT_TIMEOUT_S: Final = 5.0
+WATCH_S: Final = 5.0
+"""So often it is seen whether a rank that has not connected yet still listens."""
 MAX_GREETING: Final = 256
 """Connections that may wait for their handshake at once; one more, and the oldest has to go."""
 MOST_PROBLEMS: Final = 4
@@ -137,9 +140,18 @@ def listen(host: str, port: int) -> socket.socket:
 class Rendezvous:
     """Connections to all partners as they come together."""
 
-    def __init__(self, rank: int, addresses: Sequence[Address], wanted: dict[int, int], identity: Identity) -> None:
-        """`wanted` says how many connections each partner gets."""
+    def __init__(
+        self,
+        rank: int,
+        addresses: Sequence[Address],
+        wanted: dict[int, int],
+        identity: Identity,
+        *,
+        all_listen: bool = False,
+    ) -> None:
+        """`wanted` says how many connections each partner gets. `all_listen`: already, so who refuses has gone."""
         self._rank, self._addresses, self._wanted, self._identity = rank, addresses, wanted, identity
+        self._all_listen = all_listen
         self._found: dict[tuple[int, int], Connection] = {}
         self._changed = threading.Condition()
         self._complete = False
@@ -168,11 +180,14 @@ class Rendezvous:
         deadline_s = time.monotonic() + timeout_s
         for rank, count in self._wanted.items():
             for stream in range(count if rank < self._rank else 0):
-                self._begin_to_connect(rank, stream, deadline_s)
+                self._begin(rank, partial(self._connect, rank, stream, deadline_s))
+            if rank > self._rank and self._all_listen:
+                self._begin(rank, partial(self._watch, rank))
         num_wanted = sum(self._wanted.values())
         with self._changed:
             self._changed.wait_for(lambda: self._error or len(self._found) == num_wanted, timeout_s)
             self._complete = True
+            self._changed.notify_all()
             if self._error or len(self._found) < num_wanted:
                 for connection in self._found.values():
                     connection.socket.close()
@@ -188,10 +203,10 @@ class Rendezvous:
         problems = [self._problems[rank] for rank in missing if rank in self._problems][:MOST_PROBLEMS]
         return "; ".join([f"ranks {missing} did not connect within {timeout_s:g} s", *problems])
 
-    def _begin_to_connect(self, rank: int, stream: int, deadline_s: float) -> None:
+    def _begin(self, rank: int, work: Callable[[], None]) -> None:
         background.Thread(
             "hulk-connect",
-            lambda: self._connect(rank, stream, deadline_s),
+            work,
             broke=lambda _, error: self._give_up(f"rank {rank}: {error!r}"),
             restarts=lambda: not self._complete,
         ).start()
@@ -207,7 +222,7 @@ class Rendezvous:
                 self._problems[rank] = f"rank {rank} at {address}: {error}"
                 if connection is not None:
                     connection.close()
-                if isinstance(error, StrangerError):
+                if isinstance(error, StrangerError) or self._has_gone(error):
                     self._give_up(self._problems[rank])
                     return
                 time.sleep(RETRY_S)
@@ -218,6 +233,24 @@ class Rendezvous:
             else:
                 self.admit(rank, stream, Connection(connection, keys))
                 return
+
+    def _watch(self, rank: int) -> None:
+        """Until it has connected, or has gone."""
+        address = self._addresses[rank]
+        while True:
+            with self._changed:
+                if self._changed.wait_for(lambda: self._complete or (rank, 0) in self._found, WATCH_S):
+                    return
+            try:
+                socket.create_connection((address.host, address.port), CONNECT_TIMEOUT_S).close()
+            except OSError as error:
+                self._problems[rank] = f"rank {rank} at {address}: {error}"
+                if self._has_gone(error):
+                    self._give_up(self._problems[rank])
+                    return
+
+    def _has_gone(self, error: OSError) -> bool:
+        return self._all_listen and isinstance(error, ConnectionRefusedError)
 
     def _give_up(self, problem: str) -> None:
         with self._changed:

@@ -1,0 +1,25 @@
+"""A group connects in its first sum: in any order of groups, also late; who is lost meanwhile is named."""
+
+import re
+from pathlib import Path
+
+import pytest
+from test_backend import two_regions
+
+SCRIPT = str(Path(__file__).with_name("first_sums_script.py"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "variables"), [("crossed", {}), ("destroyed", {}), ("late", {"HULK_RENDEZVOUS_SECONDS": "0.5"})]
+)
+def test_first_sums_are_right(job, make_plan, kind: str, variables: dict[str, str]) -> None:
+    ranks = job.run_ranks(two_regions(make_plan), SCRIPT, kind, **variables)
+    assert all("all right" in rank.output for rank in ranks)
+
+
+@pytest.mark.parametrize(("leaves", "partner", "why"), [(0, 1, ""), (1, 3, "refused"), (3, 1, "refused")])
+def test_who_is_gone_before_its_first_sum_is_named_at_once(job, make_plan, leaves: int, partner: int, why: str) -> None:
+    """Not after the time that ranks may take to come there: half an hour, as torch's. Rank 0 has the store, too."""
+    ranks = job.start_ranks(two_regions(make_plan), SCRIPT, "lost", LEAVES=str(leaves))
+    assert [rank.wait() for rank in ranks] == [3 if number == leaves else 69 for number in range(4)]
+    assert re.search(rf"^PeerLostError: rank {leaves}.*{why}", ranks[partner].output, re.MULTILINE)
