@@ -7,12 +7,10 @@ torchft is the package index's, in buckets, which is quicker for it than its def
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from hulk_lab.builds import python
 from hulk_lab.wan import relay
 from hulk_runtime.examples.gpt_model import Gpt
 from rich.console import Console
@@ -22,7 +20,7 @@ from bench.allreduce.case import Case
 from bench.allreduce.gang import Gang
 from bench.conditions import TRIES, Watch, wait_for_quiet
 from bench.raw import Raw
-from bench.trainers.planned import INSTRUMENTED, Planned, planned
+from bench.trainers.planned import INSTRUMENTED, Planned, planned, with_packages
 from bench.trainers.replica import DELAY, SYNC_EVERY, TRAINED_HERE
 from bench.verdicts import verdict
 
@@ -113,9 +111,8 @@ def _run(up: Planned, way: str, num_steps: int) -> Run:
 
 
 def _once(up: Planned, way: str, num_steps: int) -> Run:
-    packages = [os.environ.get("PYTHONPATH", ""), str(python.build_packages("peers"))]
     variables = {"HULK_INSTRUMENTATION": "auto", **up.variables} if way == HULK else {"HULK_INSTRUMENTATION": "none"}
-    variables |= {"PYTHONPATH": os.pathsep.join(filter(None, packages)), "RUST_LOG": "error"}
+    variables |= {**with_packages("peers"), "RUST_LOG": "error"}
     looks, watch, valid, sent = list[Look](), None, False, 0
     with Gang(up.net, INSTRUMENTED, SCRIPT, way, str(num_steps), str(COMPUTE_S), env=variables) as gang:
         for line in gang.lines():

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from hulk_lab.builds import python
 from hulk_lab.wan.addresses import LabNetwork
 from hulk_placement import wire
 from hulk_placement.wire import Meta
@@ -30,6 +31,12 @@ class Planned:
     net: LabNetwork
     variables: dict[str, str]
     step_s: float
+
+
+def with_packages(group: str) -> dict[str, str]:
+    """Other projects' packages of a dependency group, on a rank's path."""
+    folders = (os.environ.get("PYTHONPATH"), str(python.build_packages(group)))
+    return {"PYTHONPATH": os.pathsep.join(filter(None, folders))}
 
 
 @contextlib.contextmanager

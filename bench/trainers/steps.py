@@ -5,13 +5,11 @@ Plain torch's, and other projects' training loops at the releases that uv.lock n
 
 from __future__ import annotations
 
-import os
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from hulk_lab.builds.python import build_packages
 from rich.console import Console
 from rich.table import Table
 
@@ -20,7 +18,7 @@ from bench.allreduce.gang import Gang
 from bench.allreduce.rounds import MIB
 from bench.conditions import TRIES, Watch, wait_for_quiet
 from bench.raw import Raw
-from bench.trainers.planned import INSTRUMENTED, Planned, planned
+from bench.trainers.planned import INSTRUMENTED, Planned, planned, with_packages
 from bench.verdicts import verdict
 
 NUM_LAYERS, COMPUTE_S = 16, 0.3
@@ -93,7 +91,7 @@ def _run(up: Planned, case: Case, kind: str, way: str) -> Run:
 def _once(up: Planned, case: Case, kind: str, way: str) -> Run:
     steps, norm, watch = list[float](), 0.0, None
     arguments = (SCRIPTS[kind], kind, str(NUM_LAYERS), str(COMPUTE_S))
-    env = {**up.variables, **(_packages() if kind in PROGRAMS else {}), "HULK_INSTRUMENTATION": way}
+    env = {**up.variables, **(with_packages("trainers") if kind in PROGRAMS else {}), "HULK_INSTRUMENTATION": way}
     with Gang(up.net, INSTRUMENTED, *arguments, env=env) as gang:
         for line in gang.lines():
             what, _, figure = line.partition(" ")
@@ -105,13 +103,6 @@ def _once(up: Planned, case: Case, kind: str, way: str) -> Run:
         gang.wait()
     assert watch is not None
     return Run(str(case), kind, way, statistics.median(steps), norm, watch.conditions().valid)
-
-
-def _packages() -> dict[str, str]:
-    """Where other projects' packages are found."""
-    return {
-        "PYTHONPATH": os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), str(build_packages("trainers")))))
-    }
 
 
 def _require_equal(runs: Sequence[Run]) -> None:
