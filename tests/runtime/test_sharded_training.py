@@ -72,7 +72,7 @@ def test_hulk_launch_runs_the_ranks_of_a_worker(job: Job, plans: Plans, expected
 
 
 def test_another_layout_goes_on_from_a_checkpoint(job: Job, plans: Plans, expected: list[float]) -> None:
-    """Shards of replicas, shards of tensor ranks, one rank with everything; tensor ranks of regions, encrypted between."""
+    """Shards, shards of tensor ranks, one rank with everything, tensor ranks of two regions with encryption between."""
     kept = {"HULK_CHECKPOINT_URL": (job.folder / "kept").as_uri(), "HULK_CHECKPOINT_EVERY_STEPS": "2"}
     found: list[float] = []
     for attempt, (degrees, step) in enumerate([((2, 2, 1), 2), ((1, 2, 2), 3), ((1, 1, 1), 4), ((2, 1, 2), STEPS)], 1):
