@@ -29,3 +29,24 @@ def test_steps_before_the_first_round_are_of_no_predicted_length():
     for step, seconds, expected in ((1, 9.0, 0.0), (2, 9.0, 0.0), (3, 9.0, 0.0), (4, 1.0, 0.0), (5, 2.0, 1.5)):
         metrics.set_step(step, seconds, 0, report)
         assert (registry.get_sample_value("hulk_worker_step_seconds"), step) == (expected, step)
+
+
+def test_a_link_is_that_to_the_rank_of_the_same_part_in_the_next_replica():
+    """Two replicas on two nodes each, whose ranks tell of 1 to 4 MB/s."""
+    registry = CollectorRegistry()
+    metrics = JobMetrics(registry, ["a", "b", "c", "d"], ranks_apart=2)
+    ranks = tuple(RankReport(1, 0.1, LinkSample(0.01, 1e6 * (rank + 1))) for rank in range(4))
+    metrics.set_step(1, 1.0, 0, StepReport(1.0, False, ranks))
+    found = {
+        (source, target): registry.get_sample_value(
+            "hulk_worker_link_bandwidth_bytes_per_second", {"source": source, "target": target}
+        )
+        for source in "abcd"
+        for target in "abcd"
+    }
+    assert {pair: rate for pair, rate in found.items() if rate} == {
+        ("a", "c"): 1e6,
+        ("b", "d"): 2e6,
+        ("c", "a"): 3e6,
+        ("d", "b"): 4e6,
+    }

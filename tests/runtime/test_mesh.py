@@ -122,10 +122,3 @@ def test_a_wrapper_of_whole_models_is_told_where_the_plan_has_room_for_shards(jo
         "the plan divides each of 2 models among 4 shards, and DistributedDataParallel holds a whole one on each rank"
     )
     assert all(words in rank.output and "or set parallelism.shard: 1" in rank.output for rank in ranks)
-
-
-def test_hulks_own_program_refuses_shards(job, make_plan) -> None:
-    job.write_plan(document(make_plan, shard=4))
-    rank = job.start("-m", "hulk_runtime.examples.gpt", RANK="0", WORLD_SIZE="8")
-    assert rank.wait() == 65
-    assert "the plan has shard 4 and tensor 1: this program's ranks compute their layers alone" in rank.output

@@ -72,11 +72,12 @@ def test_hulk_launch_runs_the_ranks_of_a_worker(job: Job, plans: Plans, expected
 
 
 def test_another_layout_goes_on_from_a_checkpoint(job: Job, plans: Plans, expected: list[float]) -> None:
-    """Shards of two replicas, then shards of tensor ranks, one rank with everything, and tensor ranks again."""
+    """Shards, shards of tensor ranks, one rank with everything, tensor ranks of two regions with encryption between."""
     kept = {"HULK_CHECKPOINT_URL": (job.folder / "kept").as_uri(), "HULK_CHECKPOINT_EVERY_STEPS": "2"}
     found: list[float] = []
     for attempt, (degrees, step) in enumerate([((2, 2, 1), 2), ((1, 2, 2), 3), ((1, 1, 1), 4), ((2, 1, 2), STEPS)], 1):
-        first, *_ = job.run_ranks(plans(degrees, attempt=attempt, training={"steps": step}), **kept)
+        between = {"workers": TWO_REGIONS, **wan(2, classes=TWO)} if step == STEPS else {}
+        first, *_ = job.run_ranks(plans(degrees, attempt=attempt, training={"steps": step}, **between), **kept)
         assert attempt == 1 or f"resumed after step {len(found)}" in first.output
         found += losses(first)
         assert f"checkpoint step={step} " in first.output

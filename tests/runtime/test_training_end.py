@@ -12,10 +12,10 @@ LEFT = Membership(1, frozenset({0, 1}))
 
 
 class Steps:
-    """Every step ends, and one says that the ranks agreed to stop."""
+    """Every step ends, and one says that the ranks agreed to stop; `part` is the group's."""
 
     def __init__(self, stops_at: int = 0) -> None:
-        self.stops_at, self.done = stops_at, []
+        self.stops_at, self.done, self.part = stops_at, [], None
 
     def together(self, step, *_):
         self.done.append(step)
@@ -37,7 +37,7 @@ class Ranks:
 
 
 def train(group: Ranks, steps: Steps, resumed: int = 0) -> int:
-    plan = SimpleNamespace(training=SimpleNamespace(steps=LAST))
+    plan, steps.part = SimpleNamespace(training=SimpleNamespace(steps=LAST)), group.part
     run = loop.Run(plan, group, steps, SimpleNamespace(wanted=False), None, lambda: None)
     return run.train(resumed)
 

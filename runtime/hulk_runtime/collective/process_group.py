@@ -41,11 +41,6 @@ class Group:
         """Whether this is rank 0, which writes checkpoints and speaks for the job."""
         return self.rank == 0
 
-    @property
-    def next_rank(self) -> int:
-        """The rank this one sends to in gloo's ring: data flows from rank r to rank r-1."""
-        return (self.rank - 1) % self.world_size
-
     def all_reduce(self, values: torch.Tensor, num_exact: int = 0, name: Hashable = None) -> Work:
         """Begin to sum `values` over all ranks, in place. All ranks must begin their sums in the same order.
 

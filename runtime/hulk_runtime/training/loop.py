@@ -131,7 +131,9 @@ class Run:
 
     def _go_on(self, step: int) -> int:
         """Without a region that was cut off, from the step that the ranks that are left have in common."""
-        assert isinstance(self.stepper, Stepper), "stages and shards cannot go on without a region"
+        assert not isinstance(self.stepper, StageStepper | ShardedStepper), (
+            "stages and shards cannot go on without a region"
+        )
         found = region_loss.regroup(self.plan, self.group, self.stepper, step)
         if self.group.rank == min(found.membership.members):
             self.reporter = self.reporter or self.make_reporter()
