@@ -189,8 +189,8 @@ class Step:
     With `overlap` a stage computes while it sends; without, it waits until what it sent has arrived. With `is_early` a
     group reduces as soon as its members' gradients are there, else when all cells have computed. Replicas reduce once
     in `num_steps_apart` steps: a step bears its part of that, or waits `waited_s` in the mean where they go on
-    computing (`cost.streaming`), which the events of one step do not show. When all is summed it takes `after_s` more, and
-    `held_s` of sends that hold their receivers, too (`cost.blocking`), which the events do not know.
+    computing (`cost.streaming`), which the events of one step do not show. When all is summed it takes `after_s` more,
+    and `held_s` of sends that hold their receivers, too (`cost.blocking`), which the events do not know.
     """
 
     resources: tuple[Resource, ...]
