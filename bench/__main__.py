@@ -16,6 +16,7 @@
     gil          whether the all-reduce's thread slows the backward pass, and at which rate Python is the limit
     convergence  what local SGD and compression do to the loss; ranks are threads of one process
     diloco       what DiLoCo, in fragments too and quantised, does to the loss of a model of 10 M parameters
+    streaming    a step of replicas that train apart, as planned, over the emulated WAN: predicted beside measured
     crossover    from which link speed on a synchronous step pays, local SGD below; predictions only, nothing measured
     solve        how good and how quick planning is, and what its time earns; predictions only, nothing measured
     planner      how good and how quick searches over any layout are; predictions only, nothing measured

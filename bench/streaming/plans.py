@@ -67,9 +67,9 @@ def workload(sync: Sync) -> Workload:
     )
 
 
-def planned(sync: Sync) -> tuple[Plan, Meta]:
-    """What the planner makes of a way, and what its ranks must know besides."""
-    machines = tuple(Machine(f"{r}0", r, flops_per_s=SEQUENCE_FLOPS / COMPUTE_S) for r in REGIONS)
+def planned(sync: Sync, compute_s: float = COMPUTE_S) -> tuple[Plan, Meta]:
+    """What the planner makes of a way, and what its ranks must know besides; `compute_s` of a step without any sum."""
+    machines = tuple(Machine(f"{r}0", r, flops_per_s=SEQUENCE_FLOPS / compute_s) for r in REGIONS)
     found = {(a, b): Link(2 * one_way_s, rate) for a, b, rate, one_way_s in links_of(lab("x"))}
     asked = workload(sync)
     plan = solve([asked], [], Topology(machines, region_links=found)).plans[asked.key]

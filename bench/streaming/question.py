@@ -36,14 +36,15 @@ class Run:
     mode: str
     step_s: float
     sent_bytes: float
+    compute_s: float
     predicted_s: float
     valid: bool
     busy_share: float
 
     @property
     def utilisation(self) -> float:
-        """The part of a step in which the accelerator computes."""
-        return plans.COMPUTE_S / self.step_s
+        """The part of a step that one takes without any sum."""
+        return self.compute_s / self.step_s
 
     @property
     def error(self) -> float:
@@ -51,20 +52,40 @@ class Run:
         return self.predicted_s / self.step_s - 1
 
 
+@dataclass(frozen=True, slots=True)
+class Gauge:
+    """What a gang runs; without a plan its ranks compute and sum nothing."""
+
+    mode: str = "alone"
+    plan: Plan | None = None
+    compute_s: float = plans.COMPUTE_S
+
+    def kind(self) -> str:
+        """As the script calls it."""
+        return "alone" if self.plan is None else "apart" if self.plan.inner_steps else "every"
+
+    def num_steps(self, num_rounds: int) -> tuple[int, int]:
+        """To warm up, and timed."""
+        inner = self.plan.inner_steps if self.plan else None
+        return (WARM_ROUNDS * inner, num_rounds * inner) if inner else (4, 5 * num_rounds)
+
+
 def run(short: bool) -> None:
     """One table, then the verdicts."""
     console, raw = Console(highlight=False, width=160), Raw("streaming")
     table = Table("", "fragments", "delay", "s a step", "predicted", "error", "utilisation", "kB a step", "busy")
-    made = {mode: plans.planned(sync) for mode, sync in plans.MODES.items()}
-    chosen, _ = plans.planned(plans.CHOSEN)
     runs: dict[str, Run] = {}
     with tempfile.TemporaryDirectory() as folder, wan(plans.lab(lab_name("streaming"))) as net:
         secret = Path(folder, "secret")
         secret.write_bytes(os.urandom(32))
+        compute_s = _once(net, Gauge(), {}, short).step_s
+        made = {mode: plans.planned(sync, compute_s) for mode, sync in plans.MODES.items()}
+        chosen, _ = plans.planned(plans.CHOSEN, compute_s)
         for mode, (plan, meta) in made.items():
             blob = Path(folder, "plan.json.gz")
             blob.write_bytes(wire.encode(plan, meta))
-            found = _run(net, mode, plan, {"HULK_PLAN": str(blob), "HULK_PEER_SECRET": str(secret)}, short)
+            asked = Gauge(mode, plan, compute_s)
+            found = _run(net, asked, {"HULK_PLAN": str(blob), "HULK_PEER_SECRET": str(secret)}, short)
             raw.add(found)
             runs[mode] = found
             figures = [f"{found.step_s:.3f}", f"{found.predicted_s:.3f}", f"{found.error:+.1%}"]
@@ -72,7 +93,7 @@ def run(short: bool) -> None:
             rounds = [str(plan.fragments), str(plan.delay_steps)] if plan.inner_steps else ["", ""]
             table.add_row(mode + ("" if found.valid else " !"), *rounds, *figures)
     console.print(
-        f"{plans.NUM_LAYERS} MiB of parameters, {plans.COMPUTE_S:g} s of compute a step, rounds of {plans.INNER_STEPS} "
+        f"{plans.NUM_LAYERS} MiB of parameters, {compute_s:.3f} s of compute a step, rounds of {plans.INNER_STEPS} "
         f"steps, {len(plans.REGIONS)} regions of one rank, links of {plans.MBIT_PER_S:g} Mbit/s; !: does not count"
     )
     console.print(table)
@@ -100,23 +121,21 @@ def _of(run: Run | None) -> float | None:
     return None if run is None else run.utilisation
 
 
-def _run(net: LabNetwork, mode: str, plan: Plan, variables: Mapping[str, str], short: bool) -> Run:
+def _run(net: LabNetwork, asked: Gauge, variables: Mapping[str, str], short: bool) -> Run:
     """One that counts, or the last of some that do not."""
     for attempt in range(TRIES):
         if attempt:
             wait_for_quiet()
-        found = _once(net, mode, plan, variables, short)
+        found = _once(net, asked, variables, short)
         if found.valid:
             break
     return found
 
 
-def _once(net: LabNetwork, mode: str, plan: Plan, variables: Mapping[str, str], short: bool) -> Run:
+def _once(net: LabNetwork, asked: Gauge, variables: Mapping[str, str], short: bool) -> Run:
     figures, watch, conditions = dict[str, float](), None, None
-    num_rounds = 2 if short else 6
-    steps = (WARM_ROUNDS * plan.inner_steps, num_rounds * plan.inner_steps) if plan.inner_steps else (4, 5 * num_rounds)
-    kind = "apart" if plan.inner_steps else "every"
-    arguments = (kind, *map(str, (plans.NUM_LAYERS, plans.WIDTH, plans.COMPUTE_S, *steps)))
+    steps = asked.num_steps(2 if short else 6)
+    arguments = (asked.kind(), *map(str, (plans.NUM_LAYERS, plans.WIDTH, plans.COMPUTE_S, *steps)))
     with Gang(net, SCRIPT, *arguments, env=variables) as gang:
         for line in gang.lines():
             what, _, figure = line.partition(" ")
@@ -128,4 +147,13 @@ def _once(net: LabNetwork, mode: str, plan: Plan, variables: Mapping[str, str], 
                     conditions = watch.conditions()
         gang.wait()
     assert conditions is not None
-    return Run(mode, figures["step"], figures["sent"], plan.prediction.step_s, conditions.valid, conditions.busy_share)
+    predicted_s = asked.plan.prediction.step_s if asked.plan else asked.compute_s
+    return Run(
+        mode=asked.mode,
+        step_s=figures["step"],
+        sent_bytes=figures["sent"],
+        compute_s=asked.compute_s,
+        predicted_s=predicted_s,
+        valid=conditions.valid,
+        busy_share=conditions.busy_share,
+    )

@@ -1,8 +1,9 @@
-"""A plain loop: `script.py every|apart NUM_LAYERS WIDTH COMPUTE_S NUM_WARMING NUM_TIMED`, as in a pod of the job.
+"""A plain loop: `script.py alone|every|apart NUM_LAYERS WIDTH COMPUTE_S NUM_WARMING NUM_TIMED`, as in a pod of the job.
 
 An emulated accelerator computes: its time passes while the processors are free, and within a step it makes up for what
 they woke the program too late. Rank 0 prints `begin` when the timed
-steps begin, and then their mean seconds and the bytes that it sent in each. `apart`: by hulk.DiLoCo as the plan says.
+steps begin, and then their mean seconds and the bytes that it sent in each. `alone`: nothing is summed; `apart`: by
+hulk.DiLoCo, as the plan says.
 """
 
 import contextlib
@@ -87,7 +88,7 @@ def main() -> None:
         model(x).square().mean().backward()
         optimizer.step()
 
-    with contextlib.nullcontext() if kind == "every" else hulk.DiLoCo(plain, optimizer):
+    with hulk.DiLoCo(plain, optimizer) if kind == "apart" else contextlib.nullcontext():
         for _ in range(int(num_warming)):
             step()
         _say("begin")

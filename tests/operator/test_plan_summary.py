@@ -1,14 +1,18 @@
 """What the status says of a plan's places: every layer, in every stage, with its regions."""
 
 from dataclasses import replace
+from datetime import UTC, datetime
+from io import StringIO
 
 from api_vectors import job
 from hulk_operator.api import HulkJob, PlanSummary
+from hulk_operator.cli import tables
 from hulk_operator.metrics import RingPlace, ring
-from hulk_operator.reconcile.plan_summary import plan_summary
+from hulk_operator.reconcile.plan_summary import plan_summary, prediction_summary
 from hulk_placement.model import Model, Transformer
 from hulk_placement.plan import NOT_PREDICTED, Layout, Plan, WorkerSlot
 from hulk_placement.topology import Machine, Topology
+from rich.console import Console
 
 MODEL = Model.of(Transformer(layers=4, hidden=8, heads=2, sequence_length=4, vocabulary=16))
 NODES = {"e1": "eu", "e2": "eu", "u1": "us", "a1": "ap"}
@@ -76,3 +80,22 @@ def test_of_many_regions_the_first_are_named() -> None:
     found = Plan("a/b", 1, slots, (1,) * 6, 1, 1, NOT_PREDICTED, Layout(6))
     [place] = plan_summary(HulkJob.model_validate(job({})), found, "digest", topology, MODEL).layers
     assert (place.num_regions, place.regions) == (6, ("r0", "r1", "r2", "r3"))
+
+
+def test_replicas_that_train_apart_say_how_they_come_together_and_how_little_they_wait() -> None:
+    every = plan(Layout(2), (0,), {"e1": 1, "u1": 1})
+    apart = replace(every, inner_steps=50, fragments=4, delay_steps=2)
+    waits = replace(NOT_PREDICTED, step_s=1.0, compute_s=0.961, communication_s=0.039)
+    found, now = summary(apart).rounds, datetime(2026, 1, 1, tzinfo=UTC)
+    assert found is not None
+    assert found.model_dump() == {"inner_steps": 50, "fragments": 4, "delay_steps": 2, "compression": "none"}
+    assert prediction_summary(waits, apart, "assumed", now).utilisation_percent == 96
+    assert summary(every).rounds is None
+    assert prediction_summary(waits, every, "assumed", now).utilisation_percent is None
+    found_job = HulkJob.model_validate(job({}))
+    status = {"plan": summary(apart), "prediction": prediction_summary(waits, apart, "assumed", now)}
+    shown = found_job.model_copy(update={"status": found_job.status.model_copy(update=status)})
+    console = Console(file=StringIO(), width=200)
+    console.print(tables.job_state(shown, now))
+    words = "50 steps in 4 fragments, each merged 2 steps late; predicted utilisation 96%"
+    assert words in console.file.getvalue()  # type: ignore[attr-defined]

@@ -6,6 +6,7 @@ from itertools import permutations
 
 import pytest
 from hulk_placement import wire
+from hulk_placement.cost.foresee import foresee
 from hulk_placement.cost.fragments import fragment_shares
 from hulk_placement.cost.predict import predict
 from hulk_placement.cost.streaming import begins, waited_seconds
@@ -110,6 +111,15 @@ def test_over_slow_links_fragments_hide_what_is_sent() -> None:
     assert 1 <= plan.delay_steps <= 25 // plan.fragments
     assert plan.prediction.utilisation > 0.99
     assert plan.prediction == predict(plan, job(Sync("local", 25, rounds=OPEN)), world(50))
+
+
+@pytest.mark.parametrize("rounds", [OPEN, Rounds(), Rounds(fragments=4, delay_steps=0), Rounds(delay_steps=2)])
+def test_what_is_promised_of_a_plan_is_what_it_was_chosen_by(rounds: Rounds) -> None:
+    asked, topology = job(Sync("local", 25, rounds=rounds)), world(20)
+    plan = planned(asked.sync, 20)
+    found = foresee(plan, asked, topology)
+    assert found.step_s == pytest.approx(plan.prediction.step_s)
+    assert found.utilisation == pytest.approx(plan.prediction.utilisation)
 
 
 def test_over_fast_links_nothing_is_late_or_rounded() -> None:

@@ -103,6 +103,7 @@ def _simulated(step: Step, blocks: Blocks, flows: Flows, sums: Sums) -> Simulate
         sums=sums,
     )
     computed_s = float(ends_C.max())
-    borne_s = (found.reduced_s - computed_s) / step.num_steps_apart
+    alone_s = (found.reduced_s - computed_s) / step.num_steps_apart
+    borne_s = alone_s if step.waited_s is None else step.waited_s
     besides_s = step.held_s + step.after_s
     return replace(found, step_s=computed_s + borne_s + found.end_s - found.reduced_s + besides_s)

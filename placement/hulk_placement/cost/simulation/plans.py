@@ -13,7 +13,7 @@ from hulk_placement.cost.closed_form.sync import holds_tie, slack_seconds
 from hulk_placement.cost.gloo import AT_A_TIME
 from hulk_placement.cost.overhead import overhead_s
 from hulk_placement.cost.pipelines import arrays_of, stage_ways, time_pipelines
-from hulk_placement.cost.predict import stage_groups, transport_of
+from hulk_placement.cost.predict import predict, stage_groups, transport_of
 from hulk_placement.cost.simulation.reducing import buckets_of, own_buckets, sending
 from hulk_placement.cost.simulation.replicas import replica_of
 from hulk_placement.cost.simulation.step import AllReduce, Bucket, Step
@@ -50,9 +50,18 @@ def step_of(plan: Plan, workload: Workload, topology: Topology) -> Step:
         plan.overlap,
         is_early,
         num_steps_apart=plan.inner_steps or 1,
+        waited_s=_waited_s(plan, workload, topology),
         after_s=overhead_s(plan, workload, topology),
         held_s=time_pipelines(plan, workload, topology).held_s if blocks else 0.0,
     )
+
+
+def _waited_s(plan: Plan, workload: Workload, topology: Topology) -> float | None:
+    """Of a step whose sums go on while others compute; None where they do not."""
+    if not plan.delay_steps and plan.fragments == 1:
+        return None
+    found = predict(plan, workload, topology)
+    return found.communication_s - found.tied_s
 
 
 def ready_parts(setting: Setting, layout: Layout, stage: int, num_buckets: int) -> list[float]:

@@ -188,8 +188,9 @@ class Step:
 
     With `overlap` a stage computes while it sends; without, it waits until what it sent has arrived. With `is_early` a
     group reduces as soon as its members' gradients are there, else when all cells have computed. Replicas reduce once
-    in `num_steps_apart` steps: a step bears its part of that. When all is summed it takes `after_s` more, and
-    `held_s` of sends that hold their receivers, too (`cost.blocking`), which the events do not know.
+    in `num_steps_apart` steps: a step bears its part of that, or waits `waited_s` in the mean where they go on
+    computing (`cost.streaming`), which the events of one step do not show. When all is summed it takes `after_s` more,
+    and `held_s` of sends that hold their receivers, too (`cost.blocking`), which the events do not know.
     """
 
     resources: tuple[Resource, ...]
@@ -198,6 +199,7 @@ class Step:
     overlap: bool = True
     is_early: bool = True
     num_steps_apart: int = 1
+    waited_s: float | None = None
     after_s: float = 0.0
     held_s: float = 0.0
 
