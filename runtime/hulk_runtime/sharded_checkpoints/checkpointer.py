@@ -193,6 +193,7 @@ class Checkpointer:
                 place.folder(step, number).write(METADATA, metadata)
             for place in places:
                 place.commit(manifest)
+            step_record.saved(step, num_bytes)
             seconds = time.monotonic() - begun_s
             where = ", ".join(place.folder(step, number).url for place in places)
             _say(f"checkpoint step={step} bytes={num_bytes} seconds={seconds:.3g} where={where}")
