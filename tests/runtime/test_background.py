@@ -48,6 +48,7 @@ from hulk_runtime.diloco import sums
 from hulk_runtime.errors import BackgroundError, PeerLostError, RankLostError
 from hulk_runtime.job import step_server
 from hulk_runtime.sharded_checkpoints.checkpointer import Checkpointer
+from hulk_runtime.sharded_checkpoints.copy_writer import CopyWriter
 from hulk_runtime.sharp.device_worker import DeviceWorker
 from hulk_runtime.sharp.host_device import HostDevice
 from hulk_runtime.sharp.run import Run
@@ -284,7 +285,7 @@ def quantised_sums_break(patch: pytest.MonkeyPatch) -> None:
 def saving_breaks(patch: pytest.MonkeyPatch) -> None:
     """The next checkpoint, or the end, says what it was."""
     found = Checkpointer(torch.nn.Linear(1, 1), url="file:///nowhere")
-    patch.setattr(Checkpointer, "_write", broken)
+    patch.setattr(CopyWriter, "write", broken)
     found.save()
     with pytest.raises(BackgroundError, match="hulk-save broke"):
         found.wait()

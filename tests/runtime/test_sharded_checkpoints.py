@@ -17,6 +17,7 @@ from hulk_runtime.checkpoints.object_store import PACKAGES, Store
 from hulk_runtime.checkpoints.sharded import METADATA, folder_name
 from hulk_runtime.checkpoints.signing import Owner
 from hulk_runtime.errors import CheckpointError, ConfigurationError, FencedError
+from hulk_runtime.job import step_record
 from hulk_runtime.sharded_checkpoints.copies import copies
 from torch.distributed.checkpoint import FileSystemReader
 from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner
@@ -287,6 +288,25 @@ def test_a_run_that_has_lost_its_checkpoints_does_not_begin_again_in_silence(
         Training().checkpointer.resume()
     monkeypatch.setenv("HULK_CHECKPOINT_TRUST_STORE", "1")
     assert Training().checkpointer.resume() == 0
+
+
+def test_the_job_learns_how_far_it_is_and_what_is_saved(at: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Torch makes an optimizer's states by a step: that is none of the training's."""
+    descriptor = os.memfd_create("test")
+    os.ftruncate(descriptor, step_record.NUM_BYTES)
+    record = step_record.StepRecord(descriptor)
+    monkeypatch.setattr(step_record, "own", record)
+    ran(7)
+    found = record.read()
+    assert (found.step, found.checkpoint_step) == (7, 7)
+    assert found.checkpoint_bytes > 1000
+    os.ftruncate(descriptor, 0)
+    os.ftruncate(descriptor, step_record.NUM_BYTES)
+    attempt(monkeypatch, 2)
+    other = Training(seed=2)
+    other.optimizer.register_step_post_hook(lambda optimizer, *_: record.optimizer_stepped(id(optimizer)) and None)
+    assert other.checkpointer.resume() == 7
+    assert (record.read().step, record.read().durations_s) == (7, ())
 
 
 def test_another_model_is_refused(at: Store, monkeypatch: pytest.MonkeyPatch) -> None:

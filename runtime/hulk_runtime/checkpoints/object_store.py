@@ -49,13 +49,12 @@ class Store:
     """
 
     def __init__(self, url: str, environ: Mapping[str, str] = os.environ) -> None:
-        # Takes up to a second of CPU for an object store: only the rank that needs it pays.
-        from fsspec.core import split_protocol, url_to_fs
-
         self.url = url.rstrip("/")
-        protocol = split_protocol(url)[0] or "file"
+        protocol = url.partition("://")[0] if "://" in url else "file"
         self._renames = protocol in ("file", "local")
         try:  # of the URL also what only some stores have in it, such as a host
+            from fsspec.core import url_to_fs  # up to a second of CPU: only the rank that needs it pays
+
             found = url_to_fs(self.url, skip_instance_cache=True, **_options(protocol, environ))
         except (ImportError, TypeError, ValueError) as error:
             raise ConfigurationError(f"checkpoint URL {url}: {_cause(protocol, error)}") from error
@@ -168,7 +167,7 @@ def _listed(row: Mapping[str, Any]) -> Listed:
 
 def _cause(protocol: str, error: Exception) -> str:
     """Why there is no store: the package that the image lacks and how to add it, or the package's own words."""
-    package = PACKAGES.get(protocol)
+    package = "fsspec" if find_spec("fsspec") is None else PACKAGES.get(protocol)
     if package is None or find_spec(package) is not None:
         return f"{type(error).__name__}: {error}"
     return (

@@ -69,34 +69,34 @@ class ShardedCheckpoints:
 
     def __init__(self, store: Store, attempt: int, num_kept: int, owner: Owner) -> None:
         self.store = store
-        self._attempt, self._num_kept, self._owner = attempt, num_kept, owner
+        self.attempt, self.owner, self._num_kept = attempt, owner, num_kept
 
     def begin(self) -> list[Manifest]:
         """Fence off older attempts, and list what is complete, newest first. Raises FencedError where this is older."""
         self.require_newest()
-        name = f"begun-{self._attempt:08d}"
-        self.store.write(name, self._owner.signed(name, _FENCE))
+        name = f"begun-{self.attempt:08d}"
+        self.store.write(name, self.owner.signed(name, _FENCE))
         names = (match[0] for key in self.store.list_keys() if (match := _NAME.fullmatch(key)) and match[4])
         found = [manifest for name in names if (manifest := self._read(name)) is not None]
         return sorted(found, key=lambda manifest: (manifest.age, -manifest.copy), reverse=True)
 
     def prepare(self, step: int, copy: int) -> Store:
         """The folder to write a copy into; what an earlier run by the same number left there is deleted."""
-        name = folder_name(self._attempt, step, copy)
+        name = folder_name(self.attempt, step, copy)
         self.store.delete(f"{name}.json")
         self.store.delete_folder(name)
         return self.folder(step, copy)
 
     def folder(self, step: int, copy: int) -> Store:
         """Where a copy of this attempt is written."""
-        return self.store.folder(folder_name(self._attempt, step, copy))
+        return self.store.folder(folder_name(self.attempt, step, copy))
 
     def commit(self, manifest: Manifest) -> None:
         """From here on the copy counts; older ones that are too many are deleted. Raises FencedError."""
         self.require_newest()
         key = f"{manifest.name}.json"
         body = json.dumps({key_of(name): value for name, value in asdict(manifest).items()}, separators=(",", ":"))
-        self.store.write(key, self._owner.signed(key, body.encode()))
+        self.store.write(key, self.owner.signed(key, body.encode()))
         self.require_newest()
         self._sweep(manifest.copy)
 
@@ -112,16 +112,16 @@ class ShardedCheckpoints:
         """Raises FencedError where a newer attempt has begun: a fence that the job did not sign is none."""
         begun = ((int(match[1]), key) for key in self.store.list_keys() if (match := _BEGUN.fullmatch(key)))
         for attempt, key in sorted(begun, reverse=True):
-            if attempt <= self._attempt:
+            if attempt <= self.attempt:
                 return
             if self._is_own(key, self.store.read(key) or b""):
                 raise FencedError(
-                    f"attempt {attempt} has begun in {self.store.url}; attempt {self._attempt} may not commit"
+                    f"attempt {attempt} has begun in {self.store.url}; attempt {self.attempt} may not commit"
                 )
 
     def sweep_unfinished(self) -> None:
         """Delete what earlier attempts have not finished, before anything of this one is written."""
-        self._delete_unfinished(lambda attempt, step, copy: attempt <= self._attempt)
+        self._delete_unfinished(lambda attempt, step, copy: attempt <= self.attempt)
 
     def _sweep(self, copy: int) -> None:
         """What is more than is kept of each copy, or older where there were others; what this copy's ranks gave up."""
@@ -130,12 +130,12 @@ class ShardedCheckpoints:
         oldest = {each: ages[: self._num_kept][-1] for each, ages in kept.items()}
         is_full = len(kept[copy]) >= self._num_kept
         for age, of, name in complete:
-            if age < oldest[of] or (is_full and age[0] < self._attempt and age < oldest[copy]):
+            if age < oldest[of] or (is_full and age[0] < self.attempt and age < oldest[copy]):
                 self.store.delete(f"{name}.json")
                 self.store.delete_folder(name)
         newest = kept[copy][0]
         self._delete_unfinished(
-            lambda attempt, step, of: attempt < self._attempt or (of == copy and (attempt, step) < newest)
+            lambda attempt, step, of: attempt < self.attempt or (of == copy and (attempt, step) < newest)
         )
 
     def _delete_unfinished(self, is_given_up: Callable[[int, int, int], bool]) -> None:
@@ -161,10 +161,10 @@ class ShardedCheckpoints:
         return found
 
     def _is_own(self, key: str, content: bytes) -> bool:
-        fault = self._owner.fault(key, content)
+        fault = self.owner.fault(key, content)
         if fault:
-            self._say(key, f"{fault}{', and is believed' if self._owner.trusts_store else ''}")
-        return not fault or self._owner.trusts_store
+            self._say(key, f"{fault}{', and is believed' if self.owner.trusts_store else ''}")
+        return not fault or self.owner.trusts_store
 
     def _say(self, key: str, fault: str) -> None:
         print(f"checkpoint {self.store.url}/{key} {fault}\n", end="", flush=True)

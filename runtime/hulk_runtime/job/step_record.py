@@ -26,8 +26,10 @@ _NUM_SLOTS: Final = 32  # more than are read: the one that is being written is n
     _PARAMETERS,
     _GRADIENT_BYTES,
     _COMPUTE,
+    _CHECKPOINT_STEP,
+    _CHECKPOINT_BYTES,
     _SLOTS,
-) = range(11)
+) = range(13)
 NUM_BYTES: Final = 8 * (_SLOTS + _NUM_SLOTS)
 
 
@@ -35,7 +37,7 @@ NUM_BYTES: Final = 8 * (_SLOTS + _NUM_SLOTS)
 class Progress:
     """One reading. `step` 0: none was made. `durations_s`: of the last steps, oldest first; the first one has none.
 
-    `compute_s`: of a step what the rank itself computes; None: not known (yet).
+    `compute_s`: of a step what the rank itself computes; None: not known (yet). `checkpoint_step` 0: none is complete.
     """
 
     step: int
@@ -44,6 +46,8 @@ class Progress:
     num_parameters: int
     gradient_bytes: int
     compute_s: float | None = None
+    checkpoint_step: int = 0
+    checkpoint_bytes: int = 0
 
     @property
     def step_s(self) -> float | None:
@@ -95,6 +99,11 @@ class StepRecord:
         if step_s is not None and 0 <= wait_s < step_s:
             self._real[_COMPUTE] = step_s - wait_s
 
+    def saved(self, step: int, num_bytes: int) -> None:
+        """A checkpoint is complete."""
+        self._whole[_CHECKPOINT_BYTES] = num_bytes
+        self._whole[_CHECKPOINT_STEP] = step
+
     def serve(self) -> None:
         """The program serves its progress itself, at the port that the launcher would take."""
         self._whole[_IS_SERVED] = 1
@@ -115,6 +124,8 @@ class StepRecord:
             num_parameters=self._whole[_PARAMETERS],
             gradient_bytes=self._whole[_GRADIENT_BYTES],
             compute_s=self._real[_COMPUTE] or None,
+            checkpoint_step=self._whole[_CHECKPOINT_STEP],
+            checkpoint_bytes=self._whole[_CHECKPOINT_BYTES],
         )
 
     def _completed(self, step: int) -> None:
@@ -149,6 +160,12 @@ def report(*, step: int | None = None, loss: SupportsFloat | None = None) -> Non
     """
     if own is not None:
         own.told(step, None if loss is None else float(loss))
+
+
+def saved(step: int, num_bytes: int) -> None:
+    """Tell Hulk that a checkpoint of all ranks is complete; rank 0's words are the job's."""
+    if own is not None:
+        own.saved(step, num_bytes)
 
 
 def _forget() -> None:

@@ -116,6 +116,8 @@ def collect(steps: WorkerSteps) -> "Iterable[Metric]":
         ("step_seconds_last", first.durations_s[-1] if first.durations_s else None, "Duration of the last step."),
         ("loss", first.loss, "What rank 0 reported last."),
         ("parameters", first.num_parameters or None, "Parameters that rank 0's optimizers update."),
+        ("checkpoint_step", first.checkpoint_step or None, "Step of the last checkpoint that hulk.Checkpointer wrote."),
+        ("checkpoint_bytes", first.checkpoint_bytes or None, "Its bytes."),
         ("gradient_bytes", first.gradient_bytes or None, "Bytes of those parameters' gradients."),
     ):
         if value is not None:

@@ -4,6 +4,7 @@ storage           torch.distributed.checkpoint's storage over the stores of `che
 training_state    model, optimizer and other objects <-> one state dict
 replica_state     DiLoCo's part of it
 staging           a state dict -> its copy in the CPU's memory
+copy_writer       the copy's memory -> a copy in a store
 copies            which ranks write a copy of the state together
 stores            which stores a job has, and which is nearest
 resumption        the newest state that is there -> this rank's part of it

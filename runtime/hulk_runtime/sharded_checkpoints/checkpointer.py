@@ -8,20 +8,15 @@
 Every rank calls it. Store, frequency and number come from spec.checkpoint, or from the call.
 """
 
-import hashlib
 import os
-import time
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotDoneError
 from types import TracebackType
 from typing import Any
 
-from torch.distributed.checkpoint.api import CheckpointException
-from torch.distributed.checkpoint.state_dict_saver import save
-
 from hulk_runtime import background
 from hulk_runtime.checkpoints.object_store import Store
-from hulk_runtime.checkpoints.sharded import METADATA, Manifest, ShardedCheckpoints
+from hulk_runtime.checkpoints.sharded import ShardedCheckpoints
 from hulk_runtime.checkpoints.signing import Owner
 from hulk_runtime.collective import planned_sums
 from hulk_runtime.diloco.context import DiLoCo
@@ -30,10 +25,10 @@ from hulk_runtime.job import environment, peer_secret, step_record
 from hulk_runtime.job.environment import Checkpointing
 from hulk_runtime.sharded_checkpoints import resumption, stores
 from hulk_runtime.sharded_checkpoints.copies import copies, held, together
+from hulk_runtime.sharded_checkpoints.copy_writer import CopyWriter, say
 from hulk_runtime.sharded_checkpoints.ranks import Ranks
 from hulk_runtime.sharded_checkpoints.resumption import Candidate
 from hulk_runtime.sharded_checkpoints.staging import Staging
-from hulk_runtime.sharded_checkpoints.storage import Writer, file_name
 from hulk_runtime.sharded_checkpoints.training_state import Model, Optimizers, Stateful, TrainingState
 
 
@@ -81,8 +76,8 @@ class Checkpointer:
         self._ranks = Ranks()
         self._own_by_rank = self._ranks.all(self._stores.own)
         self._replica = None if diloco is None else diloco.replica()
-        self._copy: tuple[int, list[int], Ranks] | None = None
-        self._num_copies = 0
+        self._copy: CopyWriter | None = None
+        self._is_divided = False
         self._under_way: tuple[int, Future[None]] | None = None
         self._step = self._saved = 0
 
@@ -106,7 +101,7 @@ class Checkpointer:
                 break
             faults += missing
         else:
-            self._require_new(faults)
+            self._require_new(faults, is_written_over=bool(found))
         if self._is_first_of_store:
             self._sweep_unfinished()
         step_record.report(step=self._step)
@@ -123,16 +118,17 @@ class Checkpointer:
         """Begin to write the state as it is, once what was begun before is written. Raises FencedError."""
         self.wait()
         trained = self._state.trained()
-        number, ranks, members = self._copy or self._find_copy(trained)
-        self._saved = self._step
-        if number < 0:
+        if not self._is_divided:
+            self._copy, self._is_divided = self._copy_of(trained), True
+        self._saved, copy = self._step, self._copy
+        if copy is None:
             return
         state = self._staging.copied(trained) | self._state.others()
         step, done = self._step, Future[None]()
 
         def write() -> None:
             try:
-                self._write(step, state, number, ranks, members)
+                copy.write(step, state)
                 done.set_result(None)
             except HulkError as error:
                 done.set_exception(error)
@@ -160,7 +156,7 @@ class Checkpointer:
             try:
                 self._end_saving(tolerate=True, timeout_s=self._patience_s)
             except HulkError as late:
-                _say(str(late))
+                say(str(late))
 
     def _end_saving(self, tolerate: bool, timeout_s: float | None = None) -> None:
         if self._under_way is None:
@@ -174,66 +170,32 @@ class Checkpointer:
         except CheckpointError as error:
             if not tolerate:
                 raise
-            if self._copy and self._copy[2].number == 0:
-                _say(f"checkpoint of step {step} not written, training goes on: {error}")
+            if self._copy and self._copy.members.number == 0:
+                say(f"checkpoint of step {step} not written, training goes on: {error}")
 
-    def _write(self, step: int, state: dict[str, Any], number: int, ranks: list[int], members: Ranks) -> None:
-        """What this rank has of a copy; its first rank commits."""
-        begun_s = time.monotonic()
-        folder = self._at(self._stores.own).folder(step, number)
-        places = [self._at(url) for url in dict.fromkeys(self._own_by_rank[rank] for rank in ranks)]
-
-        def prepare() -> None:
-            for place in places:
-                place.prepare(step, number)
-
-        def commit(metadata: bytes, num_bytes: int) -> None:
-            manifest = self._manifest(step, number, ranks, metadata, num_bytes)
-            for place in places:
-                place.folder(step, number).write(METADATA, metadata)
-            for place in places:
-                place.commit(manifest)
-            seconds = time.monotonic() - begun_s
-            where = ", ".join(place.folder(step, number).url for place in places)
-            _say(f"checkpoint step={step} bytes={num_bytes} seconds={seconds:.3g} where={where}")
-
-        writer = Writer(folder, members.number, prepare, commit)
-        try:
-            save(state, storage_writer=writer, process_group=members.group, no_dist=members.group is None)
-        except CheckpointException as error:
-            raise _named(error, ranks) from error
-        except RuntimeError as error:  # gloo's
-            raise CheckpointError(f"ranks {ranks} do not all answer: {str(error).partition(chr(10))[0]}") from error
-
-    def _manifest(self, step: int, number: int, ranks: list[int], metadata: bytes, num_bytes: int) -> Manifest:
-        files = tuple((file_name(place), self._own_by_rank[rank]) for place, rank in enumerate(ranks))
-        return Manifest(
-            job=self._owner.job,
-            attempt=self._attempt,
-            step=step,
-            copy=number,
-            num_copies=self._num_copies,
-            num_bytes=num_bytes,
-            metadata_sha256=hashlib.sha256(metadata).hexdigest(),
-            files=files if len({url for _, url in files}) > 1 else (),
-        )
-
-    def _find_copy(self, trained: dict[str, Any]) -> tuple[int, list[int], Ranks]:
-        """The number of the copy that this rank writes a part of, and all who do; once, by all ranks."""
+    def _copy_of(self, trained: dict[str, Any]) -> CopyWriter | None:
+        """The copy that this rank writes a part of; found by all ranks together."""
         if self._replica is None:
             found = copies(self._own_by_rank, self._ranks.all(held(trained)))
         else:
             found = together(self._ranks.all(self._replica))
-        number = next((place for place, ranks in enumerate(found) if self._ranks.number in ranks), -1)
-        ranks = found[number] if number >= 0 else [self._ranks.number]
-        self._num_copies = len(found)
-        self._copy = number, ranks, Ranks(ranks)
-        return self._copy
+        number = next((place for place, ranks in enumerate(found) if self._ranks.number in ranks), None)
+        if number is None:
+            return None
+        ranks = found[number]
+        places = [self._at(self._own_by_rank[rank]) for rank in ranks]
+        return CopyWriter(number, len(found), ranks, places, Ranks(ranks))
 
     def _at(self, url: str) -> ShardedCheckpoints:
         if url not in self._opened:
             self._opened[url] = ShardedCheckpoints(Store(url), self._attempt, self._num_kept, self._owner)
         return self._opened[url]
+
+    def _store(self, url: str) -> Store:
+        """Which a manifest names."""
+        if url not in self._stores.every:
+            raise CheckpointError(f"a checkpoint lies in {url}, which is no store of this job")
+        return self._at(url).store
 
     @property
     def _is_first_of_store(self) -> bool:
@@ -243,7 +205,7 @@ class Checkpointer:
         try:
             self._at(self._stores.own).sweep_unfinished()
         except CheckpointError as error:  # perhaps it answers by the time of the first checkpoint
-            _say(f"what earlier runs have not finished is left: {error}")
+            say(f"what earlier runs have not finished is left: {error}")
 
     def _listings(self) -> list[resumption.Listing]:
         """Of the stores that this rank looks through: its own as the first of it, rank 0 those that nobody is near."""
@@ -273,8 +235,7 @@ class Checkpointer:
         faults = []
         for url, manifest in resumption.by_distance(candidate, self._stores.every, self._replica):
             try:
-                found = {each: self._at(each).store for each in self._stores.every}
-                self._state.load(resumption.load(self._state.to_fill, manifest, self._at(url), found))
+                self._state.load(resumption.load(self._state.to_fill, manifest, self._at(url), self._store))
             except ValueError as error:
                 return url, str(error), True
             except CheckpointError as error:
@@ -283,27 +244,30 @@ class Checkpointer:
             return url, "", False
         return "", "; ".join(faults), False
 
-    def _require_new(self, faults: list[str]) -> None:
-        """That there is nothing to go on from. To begin in silence where there was something would lose the run."""
+    def _require_new(self, faults: list[str], is_written_over: bool) -> None:
+        """That there is nothing to go on from. To begin in silence where there was something would lose the run.
+
+        `is_written_over`: the model, by a part of what could not be read.
+        """
         committed = self._owner.committed_step
-        if (faults or committed) and not self._owner.trusts_store:
+        if is_written_over or ((faults or committed) and not self._owner.trusts_store):
             why = "".join(f"; {fault}" for fault in dict.fromkeys(faults))
             was = f", and step {committed} was committed" if committed else ""
             raise CheckpointError(f"no checkpoint in {', '.join(self._stores.every)} is intact{was}{why}")
         if self._ranks.number == 0:
-            _say(f"starting at step 1, no checkpoint in {', '.join(self._stores.every)}")
+            say(f"starting at step 1, no checkpoint in {', '.join(self._stores.every)}")
 
     def _say_resumed(self, candidate: Candidate, read: list[str], faults: list[str]) -> None:
         if self._ranks.number:
             return
         attempt, step = candidate.age
         for fault in dict.fromkeys(faults):
-            _say(f"passed over: {fault}")
+            say(f"passed over: {fault}")
         if step < self._owner.committed_step:
-            _say(f"step {self._owner.committed_step} was committed, and is not there any more")
+            say(f"step {self._owner.committed_step} was committed, and is not there any more")
         near = sum(url == own for url, own in zip(read, self._own_by_rank, strict=True))
         where = ", ".join(dict.fromkeys(read))
-        _say(
+        say(
             f"resumed after step {step} of attempt {attempt} from {where}: {near} of {len(read)} ranks from the nearest"
         )
 
@@ -314,19 +278,3 @@ def _require_diloco(diloco: DiLoCo | None) -> None:
         raise ConfigurationError(
             "the job's replicas train apart, and each has a state of its own: hulk.Checkpointer(..., diloco=diloco)"
         )
-
-
-def _named(error: CheckpointException, ranks: list[int]) -> HulkError:
-    """What went wrong on which rank, without torch's traces."""
-    found = {ranks[place]: failure[0] for place, failure in error.failures.items()}
-    fenced = next((cause for cause in found.values() if isinstance(cause, FencedError)), None)
-    words = (
-        f"rank {rank}: {cause if isinstance(cause, HulkError) else repr(cause)}"
-        for rank, cause in sorted(found.items())
-    )
-    return fenced or CheckpointError("; ".join(list(words)[:4]))
-
-
-def _say(line: str) -> None:
-    """One line, at once and whole: several threads print."""
-    print(f"hulk: {line}\n", end="", flush=True)

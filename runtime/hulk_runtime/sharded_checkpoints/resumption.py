@@ -5,7 +5,7 @@ one of them cannot read its part, all go on with the next older one.
 """
 
 import pickle
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -74,15 +74,15 @@ def load(
     to_fill: Callable[[Collection[str]], dict[str, Any]],
     manifest: Manifest,
     at: ShardedCheckpoints,
-    stores: Mapping[str, Store],
+    store: Callable[[str], Store],
 ) -> dict[str, Any]:
-    """Read this rank's part; `to_fill` makes what is read into, by the names that there are.
+    """Read this rank's part. `to_fill`: what is read into, by the names that there are; `store`: one by its URL.
 
     Raises CheckpointError where it is damaged, ValueError where it is of another model.
     """
     metadata = pickle.loads(at.metadata(manifest))  # which the job has signed
     state = to_fill(metadata.state_dict_metadata)
-    reader = Reader(metadata, partial(_folder, manifest, at, stores))
+    reader = Reader(metadata, partial(_folder, manifest, at, store))
     planner = DefaultLoadPlanner()
     planner.set_up_planner(state, metadata, is_coordinator=True)
     try:
@@ -94,8 +94,6 @@ def load(
     return state
 
 
-def _folder(manifest: Manifest, at: ShardedCheckpoints, stores: Mapping[str, Store], file: str) -> Store:
-    url = dict(manifest.files).get(file, at.store.url)
-    if url not in stores:
-        raise CheckpointError(f"{manifest.name}/{file} lies in {url}, which is no store of this job")
-    return stores[url].folder(manifest.name)
+def _folder(manifest: Manifest, at: ShardedCheckpoints, store: Callable[[str], Store], file: str) -> Store:
+    url = dict(manifest.files).get(file)
+    return (at.store if url is None else store(url)).folder(manifest.name)

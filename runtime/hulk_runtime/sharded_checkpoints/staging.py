@@ -46,7 +46,7 @@ class Staging:
         if held is None or _layout(held) != _layout(value):
             held = self._held[path] = _memory(value)
         into, of = (held.to_local(), value.to_local()) if isinstance(value, DTensor) else (held, value)  # type: ignore[attr-defined]
-        into.copy_(of, non_blocking=True)
+        into.copy_(of, non_blocking=of.is_cuda)
         return held
 
 
@@ -58,7 +58,7 @@ def _layout(value: torch.Tensor) -> tuple[object, ...]:
 def _memory(value: torch.Tensor) -> torch.Tensor:
     """Of a shard a DTensor of the same mesh: where its values are is of no matter to who writes them."""
     found = torch.empty_like(value, device="cpu")
-    if value.device.type == "cpu":
+    if not value.is_cuda:
         return found
     if isinstance(found, DTensor):
         found._local_tensor = found._local_tensor.pin_memory()
