@@ -47,7 +47,7 @@ class Introduction:
             store.set(_key(rank), json.dumps(asdict(self.member)))
 
 
-def read(store: Any, num_ranks: int) -> list[Member]:
+def read_members(store: Any, num_ranks: int) -> list[Member]:
     """What each rank has written. Raises PeerLostError after the store's own timeout."""
     try:
         found = store.multi_get([_key(rank) for rank in range(num_ranks)])
@@ -57,7 +57,7 @@ def read(store: Any, num_ranks: int) -> list[Member]:
     return [Member(**json.loads(text)) for text in found]
 
 
-def exchange(own: Member, group: dist.ProcessGroup) -> list[Member]:
+def exchange_members(own: Member, group: dist.ProcessGroup) -> list[Member]:
     """Of a group that torch has made without Hulk: by a collective. Raises PeerLostError."""
     found: list[Any] = [None] * dist.get_world_size(group)
     with lost_peers():
@@ -65,17 +65,17 @@ def exchange(own: Member, group: dist.ProcessGroup) -> list[Member]:
     return found
 
 
-def addresses(members: Sequence[Member]) -> list[Address]:
+def addresses_of(members: Sequence[Member]) -> list[Address]:
     """Where they listen, all in one family: the first of rank 0's in which each has an address.
 
-    >>> both, old = Member(0, 7, ("::1", "::ffff:127.0.0.1")), Member(1, 8, ("::ffff:127.0.0.1",))
-    >>> print(*addresses([both, both]), *addresses([both, old]))
+    >>> both, one = Member(0, 7, ("::1", "::ffff:127.0.0.1")), Member(1, 8, ("::ffff:127.0.0.1",))
+    >>> print(*addresses_of([both, both]), *addresses_of([both, one]))
     [::1]:7 [::1]:7 127.0.0.1:7 127.0.0.1:8
     """
-    hosts = [{_is_old(host): host for host in map(IPv6Address, member.hosts)} for member in members]
-    for is_old in hosts[0]:
-        if all(is_old in found for found in hosts):
-            chosen = (found[is_old] for found in hosts)
+    hosts = [{_is_ipv4(host): host for host in map(IPv6Address, member.hosts)} for member in members]
+    for is_ipv4 in hosts[0]:
+        if all(is_ipv4 in found for found in hosts):
+            chosen = (found[is_ipv4] for found in hosts)
             return [
                 Address(str(host.ipv4_mapped or host), member.port)
                 for host, member in zip(chosen, members, strict=True)
@@ -83,7 +83,7 @@ def addresses(members: Sequence[Member]) -> list[Address]:
     raise ConfigurationError(f"ranks have no addresses of one family: {[member.hosts for member in members]}")
 
 
-def _is_old(host: IPv6Address) -> bool:
+def _is_ipv4(host: IPv6Address) -> bool:
     return host.ipv4_mapped is not None
 
 

@@ -14,11 +14,10 @@ import torch.distributed as dist
 
 from hulk_runtime import names
 from hulk_runtime.collective import between_regions as connections
-from hulk_runtime.collective import members as members_of
 from hulk_runtime.collective import script_exit
 from hulk_runtime.collective.connecting import Connecting
 from hulk_runtime.collective.gradient_sums import say_by_torch
-from hulk_runtime.collective.members import Introduction, Member
+from hulk_runtime.collective.members import Introduction, Member, addresses_of, exchange_members, read_members
 from hulk_runtime.collective.peer_timeout import peer_timeout_s
 from hulk_runtime.collective.process_group import timeout_s
 from hulk_runtime.collective.reduction import region_backend
@@ -92,9 +91,9 @@ def _introduced(group: dist.ProcessGroup) -> tuple[Introduction, list[Member]]:
     """This rank's part and everybody's: a planned group's ranks have written it when they made the group."""
     own = _own(group)
     if own is not None:
-        return own, members_of.read(own.store, dist.get_world_size(group))
+        return own, read_members(own.store, dist.get_world_size(group))
     own = Introduction()
-    return own, members_of.exchange(own.member, group)
+    return own, exchange_members(own.member, group)
 
 
 def _own(group: dist.ProcessGroup) -> Introduction | None:
@@ -127,7 +126,7 @@ def _connect(
     atexit.register(opened.close)
 
     def connect() -> AllReduce:
-        addresses = members_of.addresses(members)
+        addresses = addresses_of(members)
         between = opened.enter_context(
             connections.connect_group(here, part, rank, chosen, addresses, listener, name, inside)
         )
