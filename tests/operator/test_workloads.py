@@ -21,6 +21,7 @@ from hulk_placement.sync import Rounds, Sync
 from hulk_placement.workload import Workload
 
 ROOT = Path(__file__).parents[2]
+FIFTH = 2  # of the steps of job()
 SITUATION = Situation(attempt=3, candidates={"a": 2, "b": 1}, priority=7)
 GPT2_TINY = {"n_layer": 2, "n_embd": 64, "n_head": 4, "n_positions": 32, "vocab_size": 256}
 GPT, LAUNCH = "hulk_runtime.examples.gpt", "/opt/hulk/bin/hulk-launch"
@@ -305,8 +306,11 @@ def test_shares_go_by_speed_where_the_program_is_known_to_weigh_them(
     [
         ({}, Sync()),
         ({"mode": "ring"}, Sync(mode="ring")),
-        ({"mode": "local"}, Sync(mode="local", inner_steps=50)),
-        ({"mode": "local", "local": {"innerSteps": 200}}, Sync(mode="local", inner_steps=200)),
+        ({"mode": "local"}, Sync(mode="local", inner_steps=50, rounds=Rounds(warmup_steps=FIFTH))),
+        (
+            {"mode": "local", "local": {"innerSteps": 200, "warmupSteps": 0}},
+            Sync(mode="local", inner_steps=200, rounds=Rounds()),
+        ),
         (
             {
                 "mode": "local",
@@ -333,6 +337,18 @@ def test_how_replicas_come_together_reaches_the_planner(asked: dict[str, Any], e
 
 
 @pytest.mark.parametrize(
+    ("steps", "local", "expected"),
+    [(1000, {}, 200), (3, {}, 0), (None, {}, 0), (1000, {"warmupSteps": 0}, 0), (None, {"warmupSteps": 70}, 70)],
+)
+def test_replicas_begin_together_for_a_fifth_of_the_steps_unless_the_job_says_how_long(
+    steps: int | None, local: dict[str, int], expected: int
+) -> None:
+    training = {"globalBatch": 24} | ({} if steps is None else {"steps": steps})
+    asked = job(sync={"mode": "local", "local": local}, training=training)
+    assert workload(asked).sync.rounds.warmup_steps == expected
+
+
+@pytest.mark.parametrize(
     ("local", "compression", "expected"),
     [
         (None, {}, Rounds(fragments=None, delay_steps=None, any_precision=True)),
@@ -347,7 +363,7 @@ def test_what_a_script_s_job_leaves_out_of_its_rounds_is_the_planner_s(
     container = {"name": "worker", "image": "own:1", "command": ["torchrun", "train.py"]}
     asked = {"mode": "local", **compression} | ({} if local is None else {"local": local})
     found = workload(job(sync=asked, template={"spec": {"containers": [container]}})).sync
-    assert found.rounds == expected
+    assert found.rounds == replace(expected, warmup_steps=FIFTH)
     assert found.precisions == (("none", "int8", "int4") if not compression else (compression["compression"],))
 
 

@@ -150,14 +150,15 @@ class LocalSync(Resource):
         ),
     ] = None
     warmup_steps: Annotated[
-        int,
+        int | None,
         Field(
             ge=0,
             le=MAX_STEPS,
             description="First steps, in each of which gradients are summed: replicas part from a model that has begun "
-            "to learn.",
+            "to learn. Absent = a fifth of training.steps, none where these are not said; 0 for a model that has "
+            "learned before.",
         ),
-    ] = 0
+    ] = None
 
 
 class Sync(Resource):

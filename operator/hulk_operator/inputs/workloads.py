@@ -44,6 +44,8 @@ from hulk_operator.inputs.unknown_model import stand_in
 Texts = Mapping[tuple[str, str, str], str]
 """What ConfigMaps hold, by their namespace, name and key."""
 
+WARMUP_PART: Final = 5
+"""Of all steps one in so many is before replicas train apart, if not said (docs/benchmarks/compression.md)."""
 OBJECTIVES: Final = {"time": "time", "throughputPerMoney": "throughput-per-money"}
 
 
@@ -188,19 +190,21 @@ def to_sync(spec: HulkJobSpec) -> Sync:
         fixed_shares=asked.fixed_shares,
         encryption=asked.encryption,
         inner_steps=local.inner_steps,
-        rounds=_rounds(local, is_own_program(spec), asked.compression == "auto") if asked.mode == "local" else DILOCO,
+        rounds=_rounds(spec, local) if asked.mode == "local" else DILOCO,
     )
 
 
-def _rounds(local: LocalSync, is_whole: bool, any_precision: bool) -> Rounds:
-    """`is_whole`: the program brings all layers together at once, and waits for it."""
+def _rounds(spec: HulkJobSpec, local: LocalSync) -> Rounds:
+    """Hulk's own loop brings all layers together at once, and waits for it."""
+    is_whole = runs_training_loop(spec)
+    warmup_steps = (spec.training.steps or 0) // WARMUP_PART if local.warmup_steps is None else local.warmup_steps
     return Rounds(
         float(local.outer_learning_rate),
         float(local.outer_momentum),
         1 if is_whole else local.fragments,
         0 if is_whole else local.delay_steps,
-        local.warmup_steps,
-        any_precision and not is_whole,
+        warmup_steps,
+        spec.sync.compression == "auto" and not is_whole,
     )
 
 
