@@ -88,7 +88,7 @@ async def test_what_is_not_said_is_defaulted_and_the_template_is_kept(cluster: A
         "trustStore": False,
     }
     assert spec["runPolicy"] == {"backoffLimit": 3, "startTimeoutSeconds": 300, "scaleUpTimeoutSeconds": 900}
-    defaults = {"mode": "auto", "compression": "none", "onRegionLoss": "restart", "fixedShares": False}
+    defaults = {"mode": "auto", "compression": "auto", "onRegionLoss": "restart", "fixedShares": False}
     assert spec["sync"] == {**defaults, "encryption": "wan"}
     assert spec["suspend"] is False
     assert spec["template"]["spec"] == template["spec"]

@@ -80,11 +80,12 @@ def _pin(pin: LayerPin) -> dict[str, Any]:
 
 
 def _sync(sync: Sync) -> dict[str, Any]:
-    inner = {"innerSteps": sync.inner_steps} if sync.is_local else {}
+    rounds = _given(fragments=sync.rounds.fragments, delaySteps=sync.rounds.delay_steps)
+    inner = {"innerSteps": sync.inner_steps, **rounds} if sync.is_local else {}
     return {
         "mode": sync.mode,
         **inner,
-        "compression": sync.compression,
+        "compression": "auto" if sync.rounds.any_precision else sync.compression,
         "onRegionLoss": sync.on_region_loss,
         "fixedShares": sync.fixed_shares,
         "encryption": sync.encryption,

@@ -103,10 +103,14 @@ def gap_text(gap: float) -> str:
 class RoundsSummary(Resource):
     """How replicas that train apart come together."""
 
-    inner_steps: Annotated[Positive, Field(description="Steps of a round, in which each fragment is summed once.")]
-    fragments: Annotated[Positive, Field(description="Parts of the layers that come together in turn.")]
-    delay_steps: Annotated[Count, Field(description="Steps that training goes on while a fragment is summed.")]
-    compression: Annotated[str, Field(max_length=16, description="What crosses regions.")]
+    inner_steps: Annotated[
+        int, Field(ge=1, le=100_000, description="Steps of a round, in which each fragment is summed once.")
+    ]
+    fragments: Annotated[int, Field(ge=1, le=1000, description="Parts of the layers that come together in turn.")]
+    delay_steps: Annotated[
+        int, Field(ge=0, le=100_000, description="Steps that training goes on while a fragment is summed.")
+    ]
+    compression: Annotated[str, Field(max_length=4, description="What crosses regions.")]
 
 
 class PlanSummary(Resource):

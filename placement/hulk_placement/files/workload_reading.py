@@ -24,7 +24,7 @@ from hulk_placement.model.profile import parse_profile
 from hulk_placement.model.transformer import architecture
 from hulk_placement.nccl import Algorithm, Nccl, ProtocolName
 from hulk_placement.restart import Moving
-from hulk_placement.sync import Rounds, Sync
+from hulk_placement.sync import DILOCO, Rounds, Sync
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
 
@@ -171,10 +171,12 @@ def _sync(asked: SyncPart) -> Sync:
         on_region_loss=asked.on_region_loss,
         fixed_shares=asked.fixed_shares,
         encryption=asked.encryption,
-        rounds=Rounds(
-            fragments=asked.fragments, delay_steps=asked.delay_steps, any_precision=asked.compression == "auto"
-        ),
+        rounds=_rounds(asked) if asked.mode == "local" else DILOCO,
     )
+
+
+def _rounds(asked: SyncPart) -> Rounds:
+    return Rounds(fragments=asked.fragments, delay_steps=asked.delay_steps, any_precision=asked.compression == "auto")
 
 
 def _model(document: WorkloadFile, folder: Path) -> Model:
