@@ -21,7 +21,7 @@ from hulk_placement.sync import Rounds, Sync
 from hulk_placement.workload import Workload
 
 ROOT = Path(__file__).parents[2]
-FIFTH = 2  # of the steps of job()
+FIFTH = 6  # of the steps of job()
 SITUATION = Situation(attempt=3, candidates={"a": 2, "b": 1}, priority=7)
 GPT2_TINY = {"n_layer": 2, "n_embd": 64, "n_head": 4, "n_positions": 32, "vocab_size": 256}
 GPT, LAUNCH = "hulk_runtime.examples.gpt", "/opt/hulk/bin/hulk-launch"
