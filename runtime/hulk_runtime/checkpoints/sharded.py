@@ -26,6 +26,8 @@ FORMAT: Final = 1
 METADATA: Final = ".metadata"
 """torch's own name."""
 MAX_SIGNED_BYTES: Final = 4 << 20
+MAX_SAID: Final = 1000
+"""Lines about what is not the job's own, which somebody may make up by the thousand."""
 _NAME: Final = re.compile(r"sharded-(\d{8})-(\d{10})-(\d{4})(\.json)?")
 _BEGUN: Final = re.compile(r"begun-(\d{8})(?:\.\d{4})?")
 _FENCE: Final = b'{"format":1}'
@@ -70,6 +72,7 @@ class ShardedCheckpoints:
     def __init__(self, store: Store, attempt: int, num_kept: int, owner: Owner) -> None:
         self.store = store
         self.attempt, self.owner, self._num_kept = attempt, owner, num_kept
+        self._said: set[str] = set()
 
     def begin(self) -> list[Manifest]:
         """Fence off older attempts, and list what is complete, newest first. Raises FencedError where this is older."""
@@ -167,7 +170,11 @@ class ShardedCheckpoints:
         return not fault or self.owner.trusts_store
 
     def _say(self, key: str, fault: str) -> None:
-        print(f"checkpoint {self.store.url}/{key} {fault}\n", end="", flush=True)
+        """Once: fences are looked at in every commit."""
+        line = f"{key} {fault}"
+        if line not in self._said and len(self._said) < MAX_SAID:
+            self._said.add(line)
+            print(f"checkpoint {self.store.url}/{line}\n", end="", flush=True)
 
 
 def _complete(keys: Iterable[str]) -> list[tuple[tuple[int, int], int, str]]:

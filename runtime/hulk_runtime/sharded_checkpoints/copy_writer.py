@@ -48,9 +48,8 @@ class CopyWriter:
 
         own = self.places[self.members.number]
         writer = Writer(own.folder(step, self.number), self.members.number, prepare, commit)
-        group = self.members.group
         try:
-            save(state, storage_writer=writer, process_group=group, no_dist=group is None)
+            save(state, storage_writer=writer, process_group=self.members.group)
         except CheckpointException as error:
             raise self._named(error) from error
         except RuntimeError as error:  # gloo's
