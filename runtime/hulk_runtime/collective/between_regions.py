@@ -34,10 +34,23 @@ def connect(environment: Environment, plan: Plan, group: Group) -> Iterator[AllR
         yield None
         return
     inside = region_backend.join(planned, group.rank, group.device) if region_backend.is_wanted(group.device) else None
-    with listen("", environment.collective_port) as listener:
-        addresses = _addresses(group, listener.getsockname()[1])
-        here = (environment, planned, group.rank, group.device, addresses, listener)
-        with connect_group(*here, inside=inside) as between:
+    with connect_ranks(environment, planned, group, port=environment.collective_port, inside=inside) as between:
+        yield between
+
+
+@contextlib.contextmanager
+def connect_ranks(
+    environment: Environment,
+    planned: CollectivePlan,
+    group: Group,
+    name: str = "",
+    port: int = 0,
+    inside: Inside | None = None,
+) -> Iterator[AllReduce]:
+    """As `connect_group`, of ranks that tell one another where they listen: at `port`, 0: anywhere."""
+    with listen("", port) as listener:
+        here = (environment, planned, group.rank, group.device, _addresses(group, listener.getsockname()[1]), listener)
+        with connect_group(*here, name, inside) as between:
             yield between
 
 

@@ -90,13 +90,15 @@ def _wait_for_first(environment: Environment) -> None:
             return
 
 
-def introduce(environment: Environment, backend: str, chosen: torch.device) -> Group:
-    """First collective of the world: every rank learns every rank's address.
+def introduce(
+    environment: Environment, backend: str, chosen: torch.device, process_group: "dist.ProcessGroup | None" = None
+) -> Group:
+    """First collective of the world, or of a group of it: every rank learns every rank's address.
 
     All are of one family, rank 0's own: where its name has addresses of both, hosts differ in which they take first.
     """
-    rank, size = dist.get_rank(), dist.get_world_size()
-    alone = Group(rank, size, backend, chosen, {})
+    rank, size = dist.get_rank(process_group), dist.get_world_size(process_group)
+    alone = Group(rank, size, backend, chosen, {}, process_group=process_group)
     own = own_addresses(environment.master_address, environment.master_port)[0]
     first = _addresses(alone, own)[0]
     if (first.ipv4_mapped is None) is not (own.ipv4_mapped is None):

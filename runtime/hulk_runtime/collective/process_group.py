@@ -35,6 +35,8 @@ class Group:
     device: torch.device
     peers: dict[int, IPv6Address]
     wan: AllReduce | None = None
+    process_group: dist.ProcessGroup | None = None
+    """Torch's group of these ranks; None: of the whole world."""
 
     @property
     def is_first(self) -> bool:
@@ -56,7 +58,7 @@ class Group:
         mine = values.to(self.device)
         everyone = torch.empty(self.world_size * mine.numel(), dtype=mine.dtype, device=self.device)
         with lost_peers():
-            dist.all_gather_into_tensor(everyone, mine)
+            dist.all_gather_into_tensor(everyone, mine, group=self.process_group)
         return everyone.view(self.world_size, mine.numel()).cpu()
 
     def exchange(self, values: torch.Tensor) -> torch.Tensor:

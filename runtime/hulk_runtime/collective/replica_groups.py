@@ -58,5 +58,5 @@ def connect(environment: Environment, plan: Plan, world: Group) -> Iterator[Repl
     if part is None:
         yield ReplicaGroups(made, between, inside)
         return
-    with between_regions.connect_group(environment, part, between, f"part-{world.rank % width}") as wan:
+    with between_regions.connect_ranks(environment, part, between, f"part-{world.rank % width}") as wan:
         yield ReplicaGroups(made, replace(between, wan=wan), inside)
