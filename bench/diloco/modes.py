@@ -59,6 +59,12 @@ OUTER = (
         Mode(f"the same for 10 %, outer {rate:g}, momentum {momentum:g}", 50, 1, 0, "none", rate, momentum, 0.1)
         for rate, momentum in ((1.0, 0.0), (1.0, 0.5), (0.7, 0.8))
     ),
+    *(Mode(f"streaming, {warm:.0%} first", 50, 4, 5, warm=warm) for warm in (0.05, 0.1)),
+    Mode("4 fragments at once, 10% first", 50, 4, warm=0.1),
+    *(
+        Mode(f"{parts} at once, {late} late, outer 1, momentum {beta:g}", 50, parts, late, "none", 1.0, beta, 0.2)
+        for parts, late, beta in ((1, 0, 0.5), (1, 0, 0.0), (4, 5, 0.5))
+    ),
     Mode("rounds of 10, 10 % first", 10, warm=0.1),
     Mode("rounds of 10, outer 1, momentum 0.5, 10 % first", 10, outer_learning_rate=1.0, outer_momentum=0.5, warm=0.1),
 )
