@@ -40,6 +40,8 @@ class Run:
     losses: dict[str, float]
     seconds: float
     num_values: int
+    of: dict[str, object]
+    """What was trained."""
 
 
 def run(short: bool) -> None:
@@ -55,7 +57,7 @@ def table(name: str, num_steps: int, num_seeds: int, modes: Sequence[Mode]) -> N
     """Train what is missing, and print."""
     console, raw, trained = Console(highlight=False, width=140), Raw("diloco", fresh=False), TRAINED[name]
     looks = [round(part * num_steps) for part in LOOKS]
-    known = {(row.trained, row.mode, row.seed, row.num_steps): row for row in _read(raw)}
+    known = {(row.trained, row.mode, row.seed, row.num_steps): row for row in _read(raw) if row.of == asdict(trained)}
     for seed in range(num_seeds):
         for mode in modes:
             if (name, mode, seed, num_steps) not in known:
@@ -110,12 +112,12 @@ def _train(trained: Trained, mode: Mode, seed: int, looks: list[int]) -> Run:
     if any(rank.returncode for rank in ranks):
         raise RuntimeError(f"{mode.name}: ranks ended with {[rank.returncode for rank in ranks]}")
     found = json.loads(said[0].splitlines()[-1])
-    return Run(trained.name, mode, seed, looks[-1], **found)
+    return Run(trained.name, mode, seed, looks[-1], **found, of=asdict(trained))
 
 
 def _read(raw: Raw) -> list[Run]:
     rows = [json.loads(line) for line in raw.path.read_text().splitlines()]
-    return [Run(**{**row, "mode": Mode(**row["mode"])}) for row in rows]
+    return [Run(**{**row, "mode": Mode(**row["mode"])}) for row in rows if "of" in row]
 
 
 def main() -> None:

@@ -18,6 +18,7 @@ from bench.allreduce.gang import Gang, lab_name, wan
 from bench.conditions import TRIES, Watch, wait_for_quiet
 from bench.raw import Raw
 from bench.streaming import plans
+from bench.trainers.planned import INSTRUMENTED
 from bench.verdicts import verdict
 
 SCRIPT = Path(__file__).with_name("script.py")
@@ -136,7 +137,7 @@ def _once(net: LabNetwork, asked: Gauge, variables: Mapping[str, str], short: bo
     figures, watch, conditions = dict[str, float](), None, None
     steps = asked.num_steps(2 if short else 6)
     arguments = (asked.kind(), *map(str, (plans.NUM_LAYERS, plans.WIDTH, plans.COMPUTE_S, *steps)))
-    with Gang(net, SCRIPT, *arguments, env=variables) as gang:
+    with Gang(net, INSTRUMENTED, str(SCRIPT), *arguments, env={**variables, "HULK_INSTRUMENTATION": "auto"}) as gang:
         for line in gang.lines():
             what, _, figure = line.partition(" ")
             if what == "begin":

@@ -1,9 +1,8 @@
 """A plain loop: `script.py alone|every|apart NUM_LAYERS WIDTH COMPUTE_S NUM_WARMING NUM_TIMED`, as in a pod of the job.
 
 An emulated accelerator computes: its time passes while the processors are free, and within a step it makes up for what
-they woke the program too late. Rank 0 prints `begin` when the timed
-steps begin, and then their mean seconds and the bytes that it sent in each. `alone`: nothing is summed; `apart`: by
-hulk.DiLoCo, as the plan says.
+they woke the program too late. Rank 0 prints `begin` when the timed steps begin, and then their mean seconds and the
+bytes that it sent in each. `alone`: nothing is summed; `apart`: by hulk.DiLoCo, as the plan says.
 """
 
 import contextlib
@@ -13,16 +12,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from hulk_runtime.instrumentation import instrument
-
-os.environ["HULK_WORKER"] = os.environ["RANK"]
-os.environ["HULK_INSTRUMENTATION"] = "auto"
-instrument()
-
-import hulk  # noqa: E402  # after what changes torch
-import torch  # noqa: E402
-import torch.distributed as dist  # noqa: E402
-from torch.nn.parallel import DistributedDataParallel  # noqa: E402
+import hulk
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
 
 
 class Clock:

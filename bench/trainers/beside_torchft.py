@@ -53,7 +53,8 @@ class Run:
     @property
     def step_s(self) -> float:
         """From the first look to the last."""
-        return self.looks[-1].seconds / (self.looks[-1].step - self.looks[0].step)
+        first, last = self.looks[0], self.looks[-1]
+        return (last.seconds - first.seconds) / (last.step - first.step)
 
 
 def table(console: Console, raw: Raw, short: bool) -> None:

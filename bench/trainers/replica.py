@@ -2,8 +2,8 @@
 
     ready                               all begin
     trained                             all steps are done
-    look STEP SECONDS LOSS              what all replicas have in common then, in nats per byte of other text; seconds
-                                        since the first look, by when both ways have connected
+    look STEP SECONDS LOSS              what all replicas have in common right after a merge, in nats per byte of other
+                                        text; seconds since the first round's end, by when both ways have connected
 
 A small GPT really trains, on a step's own sequences; an emulated accelerator takes `COMPUTE_S` for a step in all.
 """
@@ -32,6 +32,8 @@ TRAINED_HERE = replace(TRAINED["1m"], num_ranks=3)
 HELD_OUT_BYTES, NUM_HELD_OUT = 400_000, 10
 OUTER_RATE, OUTER_MOMENTUM = 0.7, 0.9
 STORE_PORT, LIGHTHOUSE_PORT, REPLICA_PORT = 29510, 29511, 29512
+MERGED = {"hulk": DELAY, "torchft": 0}
+"""After which step of a round a fragment has just been merged: torchft counts back from a round's end."""
 TIMEOUT = timedelta(seconds=60)
 
 Shared = Callable[[], dict[str, torch.Tensor]]
@@ -156,13 +158,15 @@ def main() -> None:
             torch.autograd.backward(task.loss(step, sequences))
             time.sleep(max(0.0, started_s + compute_s - time.monotonic()))
             optimizer.step()
-            if step > SYNC_EVERY and step % SYNC_EVERY == DELAY:  # both have merged as many fragments
+            if step == SYNC_EVERY + DELAY:
+                connected_s = time.monotonic()
+            if step > SYNC_EVERY and step % SYNC_EVERY == MERGED[way]:
                 looks.append((step, time.monotonic(), shared()))
         meeting.wait("trained")
         _say(meeting, "trained")
     judge = ByteTask(TRAINED_HERE.plan(), torch.device("cpu"), 0.0, source[-HELD_OUT_BYTES:])
     for step, at_s, values in looks if meeting.rank == 0 else []:
-        print(f"look {step} {at_s - looks[0][1]:.4f} {_loss(judge, values):.5f}", flush=True)
+        print(f"look {step} {at_s - connected_s:.4f} {_loss(judge, values):.5f}", flush=True)
     meeting.wait("left")
 
 
