@@ -51,7 +51,7 @@ def test_the_loss_needs_no_series_of_its_own() -> None:
 def test_what_the_template_says_stays_as_it_is() -> None:
     one = sweep()
     spec = trial_job(one, trials(one)[1])["spec"]
-    assert spec["checkpoint"]["storage"] == {"url": "s3://bucket/sweep"}
+    assert spec["checkpoint"]["storage"] == {"url": "s3://bucket/sweep", "regional": []}
     assert spec["training"]["steps"] == 40
 
 
