@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import socket
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from ipaddress import IPv6Address
@@ -17,6 +18,7 @@ from typing import Any
 import torch.distributed as dist
 
 from hulk_runtime.collective import init_process_group
+from hulk_runtime.collective.forks import in_child
 from hulk_runtime.collective.process_group import lost_peers
 from hulk_runtime.collective.wire.rendezvous import Address, listen
 from hulk_runtime.errors import ConfigurationError, PeerLostError
@@ -41,6 +43,7 @@ class Introduction:
         with contextlib.suppress(OSError):  # torch may meet elsewhere, and need no planned sums
             found = init_process_group.own_addresses(here.master_address, here.master_port)
         self.listener = listen("", 0)
+        in_child(self.listener, socket.socket.close)
         self.member = Member(here.worker, self.listener.getsockname()[1], tuple(map(str, found)))
         self.store = store
         if store is not None:
