@@ -1,4 +1,4 @@
-"""What a forked child, as torch's DataLoader makes them, leaves to its parent: sockets that it would hold open, threads.
+"""What a forked child, as torch's DataLoader makes them, leaves to its parent: sockets, and what needs its threads.
 
 Others hear of the parent's end at once only where nobody has copies of its sockets.
 """
