@@ -1,9 +1,14 @@
 """A group connects in its first sum: in any order of groups, also late; who is lost meanwhile is named."""
 
 import re
+import socket
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch.distributed as dist
+from hulk_runtime.collective.members import Introduction, addresses_of, read_members
+from hulk_runtime.errors import PeerLostError
 from test_backend import two_regions
 
 SCRIPT = str(Path(__file__).with_name("first_sums_script.py"))
@@ -23,3 +28,21 @@ def test_who_is_gone_before_its_first_sum_is_named_at_once(job, make_plan, leave
     ranks = job.start_ranks(two_regions(make_plan), SCRIPT, "lost", LEAVES=str(leaves))
     assert [rank.wait() for rank in ranks] == [3 if number == leaves else 69 for number in range(4)]
     assert re.search(rf"^PeerLostError: rank {leaves}.*{why}", ranks[partner].output, re.MULTILINE)
+
+
+def test_a_rank_whose_name_server_failed_is_named_and_the_attempt_may_be_repeated(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def failing(*_: Any, **__: Any) -> None:
+        raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+
+    store = dist.HashStore()
+    introductions = [Introduction(store, 0)]
+    with monkeypatch.context() as patch:
+        patch.setattr(socket, "getaddrinfo", failing)
+        patch.setenv("MASTER_ADDR", "mine-0.mine")
+        introductions.append(Introduction(store, 1))
+    with pytest.raises(PeerLostError, match=r"^rank 1 did not find .* mine-0.mine: .*Temporary failure"):
+        addresses_of(read_members(store, 2))
+    for own in introductions:
+        own.listener.close()
