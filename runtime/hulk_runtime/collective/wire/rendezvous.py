@@ -27,7 +27,7 @@ from hulk_runtime.errors import PeerLostError, PortError
 RETRY_S: Final = 0.2
 CONNECT_TIMEOUT_S: Final = 5.0
 WATCH_S: Final = 5.0
-"""So long after a rank was last seen it is seen again whether it still listens."""
+"""After so long a rank that has not all its connections has one more to each partner, which ends when that does."""
 GONE_S: Final = 15.0
 """A rank that listened, and which nothing has come back from so long, in several tries, has gone with its machine."""
 GONE_TRIES: Final = 3
@@ -247,10 +247,12 @@ class Rendezvous:
     def _watch(self, rank: int) -> None:
         """Until all have connected, or it has gone."""
         failed_s: list[float] = []
+        pause_s = WATCH_S
         while True:
             with self._changed:
-                if self._changed.wait_for(lambda: self._complete, WATCH_S):
+                if self._changed.wait_for(lambda: self._complete, pause_s):
                     return
+            pause_s = RETRY_S
             try:
                 with self._reach(rank, failed_s) as connection:
                     connection.settimeout(None)
