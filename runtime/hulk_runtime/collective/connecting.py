@@ -13,6 +13,7 @@ from concurrent.futures import Future
 import torch
 
 from hulk_runtime import background
+from hulk_runtime.collective.forks import forsaken, in_child
 from hulk_runtime.collective.group import Collective
 from hulk_runtime.collective.staging import AllReduce, Told, Waiting
 from hulk_runtime.errors import HulkError
@@ -23,30 +24,41 @@ class Connecting:
 
     def __init__(self, connect: Callable[[], AllReduce], failed: Callable[[HulkError], object]) -> None:
         self._connect, self._failed = background.work_of("hulk-first-sums", connect), failed
-        self._connected: Future[AllReduce] = Future()
+        self._between: AllReduce | None = None
+        self._error: HulkError | None = None
+        self._ended = threading.Event()
         self._early: list[Early] = []
         self._lock = threading.Lock()
+        in_child(self, Connecting._forsake)
         background.Thread("hulk-first-sums", self._run).start()
 
     @property
     def collective(self) -> Collective:
         """Once it is connected. Raises as `connect`."""
-        return self._connected.result().collective
+        self._ended.wait()
+        return self._connected().collective
 
     def all_reduce(self, values: torch.Tensor, num_exact: int = 0, name: Hashable = None) -> Waiting | Early:
         """As of AllReduce. Raises what connecting has raised."""
         with self._lock:
-            if not self._connected.done():
+            if not self._ended.is_set():
                 self._early.append(Early(values, num_exact, name))
                 return self._early[-1]
-        return self._connected.result().all_reduce(values, num_exact, name)
+        return self._connected().all_reduce(values, num_exact, name)
+
+    def _connected(self) -> AllReduce:
+        if self._error is not None:
+            raise self._error
+        assert self._between is not None
+        return self._between
 
     def _run(self) -> None:
         try:
             between = self._connect()
         except HulkError as error:  # which whoever waits raises
             with self._lock:
-                self._connected.set_exception(error)
+                self._error = error
+                self._ended.set()
             for early in self._early:
                 early.begun.set_exception(error)
             self._failed(error)
@@ -55,7 +67,18 @@ class Connecting:
             for early in self._early:
                 early.begin(between)
             self._early.clear()
-            self._connected.set_result(between)
+            self._between = between
+            self._ended.set()
+
+    def _forsake(self) -> None:
+        """In a forked child, which has no such thread: what is not connected yet never will be."""
+        self._lock, self._ended = threading.Lock(), threading.Event()
+        self._ended.set()
+        if self._between is None:
+            self._error = self._error or forsaken()
+            for early in self._early:
+                early.begun = Future()
+                early.begun.set_exception(self._error)
 
 
 class Early:

@@ -12,10 +12,8 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import itertools
-import os
 import socket
 import threading
-import weakref
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -28,6 +26,7 @@ from hulk_runtime.collective.connections.pacing import pace_channels, path_bytes
 from hulk_runtime.collective.connections.peer import Peer
 from hulk_runtime.collective.drift.agreement import Drift, LinkRates, Turn
 from hulk_runtime.collective.drift.link_estimates import slots
+from hulk_runtime.collective.forks import in_child
 from hulk_runtime.collective.loop.engine import Engine
 from hulk_runtime.collective.loop.operations import Order
 from hulk_runtime.collective.planned.roles import Role, pace_shares, partners, require_parts, roles
@@ -124,7 +123,7 @@ class Collective:
         self._region = self._open_region()
         self._drift = self._begin_drift()
         self._looked: Report | None = None
-        _here.add(self)
+        in_child(self, Collective.forsake)
 
     @classmethod
     def connect(
@@ -407,17 +406,6 @@ class Collective:
 
     def _twice(self, rank: int) -> None:
         self._engine.fail(Failure(rank, "it connected twice"))
-
-
-_here: weakref.WeakSet[Collective] = weakref.WeakSet()
-
-
-def _forsake_all() -> None:
-    for collective in list(_here):
-        collective.forsake()
-
-
-os.register_at_fork(after_in_child=_forsake_all)
 
 
 def _close(channels: Sequence[Channel[Peer]]) -> None:

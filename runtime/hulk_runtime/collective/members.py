@@ -6,9 +6,9 @@ its ranks together, so whoever sums in it first waits for nobody else's first su
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
+import socket
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from ipaddress import IPv6Address
@@ -17,6 +17,7 @@ from typing import Any
 import torch.distributed as dist
 
 from hulk_runtime.collective import init_process_group
+from hulk_runtime.collective.forks import in_child
 from hulk_runtime.collective.process_group import lost_peers
 from hulk_runtime.collective.wire.rendezvous import Address, listen
 from hulk_runtime.errors import ConfigurationError, PeerLostError
@@ -25,11 +26,15 @@ from hulk_runtime.job import environment
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One rank. `hosts`: its addresses, of each family at most one, first the family in which it reaches rank 0."""
+    """One rank. `hosts`: its addresses, of each family at most one, first the family in which it reaches rank 0.
+
+    `problem`: why it has found none.
+    """
 
     worker: int
     port: int
     hosts: tuple[str, ...]
+    problem: str = ""
 
 
 class Introduction:
@@ -37,11 +42,14 @@ class Introduction:
 
     def __init__(self, store: Any = None, rank: int = 0) -> None:
         here = environment.read(os.environ)
-        found = list[IPv6Address]()
-        with contextlib.suppress(OSError):  # torch may meet elsewhere, and need no planned sums
+        found, problem = list[IPv6Address](), ""
+        try:
             found = init_process_group.own_addresses(here.master_address, here.master_port)
+        except OSError as error:  # torch may meet elsewhere, and need no planned sums
+            problem = f"{here.master_address}: {error}"
         self.listener = listen("", 0)
-        self.member = Member(here.worker, self.listener.getsockname()[1], tuple(map(str, found)))
+        in_child(self.listener, socket.socket.close)
+        self.member = Member(here.worker, self.listener.getsockname()[1], tuple(map(str, found)), problem)
         self.store = store
         if store is not None:
             store.set(_key(rank), json.dumps(asdict(self.member)))
@@ -68,10 +76,15 @@ def exchange_members(own: Member, group: dist.ProcessGroup) -> list[Member]:
 def addresses_of(members: Sequence[Member]) -> list[Address]:
     """Where they listen, all in one family: the first of rank 0's in which each has an address.
 
+    Raises PeerLostError where a rank has found none, which another attempt may, and ConfigurationError.
+
     >>> both, one = Member(0, 7, ("::1", "::ffff:127.0.0.1")), Member(1, 8, ("::ffff:127.0.0.1",))
     >>> print(*addresses_of([both, both]), *addresses_of([both, one]))
     [::1]:7 [::1]:7 127.0.0.1:7 127.0.0.1:8
     """
+    for rank, member in enumerate(members):
+        if not member.hosts:
+            raise PeerLostError(f"rank {rank} did not find its own address by that of rank 0, {member.problem}")
     hosts = [{_is_ipv4(host): host for host in map(IPv6Address, member.hosts)} for member in members]
     for is_ipv4 in hosts[0]:
         if all(is_ipv4 in found for found in hosts):

@@ -16,6 +16,7 @@ from hulk_runtime import names
 from hulk_runtime.collective import between_regions as connections
 from hulk_runtime.collective import script_exit
 from hulk_runtime.collective.connecting import Connecting
+from hulk_runtime.collective.forks import forsaken
 from hulk_runtime.collective.gradient_sums import say_by_torch
 from hulk_runtime.collective.members import Introduction, Member, addresses_of, exchange_members, read_members
 from hulk_runtime.collective.peer_timeout import peer_timeout_s
@@ -91,6 +92,8 @@ def _introduced(group: dist.ProcessGroup) -> tuple[Introduction, list[Member]]:
     """This rank's part and everybody's: a planned group's ranks have written it when they made the group."""
     own = _own(group)
     if own is not None:
+        if own.listener.fileno() < 0:
+            raise forsaken()
         return own, read_members(own.store, dist.get_world_size(group))
     own = Introduction()
     return own, exchange_members(own.member, group)

@@ -82,13 +82,15 @@ class Hello:
     has_aes: bool
 
 
-def greet(connection: socket.socket, identity: Identity, stream: int, rank: int, peer: int) -> Keys:
-    """As the client: prove who we are and have `peer` prove itself. Raises RefusedError, OSError."""
+def greet(
+    connection: socket.socket, identity: Identity, stream: int, rank: int, peer: int, accept_s: float = TIMEOUT_S
+) -> Keys:
+    """As the client: prove who we are and have `peer` prove itself, once it accepts. Raises RefusedError, OSError."""
     connection.settimeout(TIMEOUT_S)
-    deadline_s = time.monotonic() + TIMEOUT_S
     mine = identity.hello(stream, rank, peer)
     connection.sendall(mine)
-    theirs = _read(connection, _HELLO.size, deadline_s)
+    theirs = _read(connection, _HELLO.size, time.monotonic() + accept_s)
+    deadline_s = time.monotonic() + TIMEOUT_S
     hello = _checked(theirs, mine)
     if (hello.source, hello.target) != (peer, rank):
         raise RefusedError(f"rank {hello.source} answers where rank {peer} should")

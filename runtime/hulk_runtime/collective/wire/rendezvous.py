@@ -2,27 +2,38 @@
 
 The higher rank of a pair connects to the lower one. The listener stays open afterwards: a second connection for a rank
 that is already connected comes from a copy of the secret and ends the group.
+
+Where all ranks listen already, a connection waits until the other end comes to accept it: meanwhile it shows that its
+rank lives, and only one place in the listener's backlog is taken, which a full one would not let others reach.
 """
 
 import contextlib
+import errno
 import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
 from hulk_runtime import background
-from hulk_runtime.collective.wire.handshake import Identity, StrangerError, answer, greet
+from hulk_runtime.collective.forks import in_child
+from hulk_runtime.collective.wire.handshake import TIMEOUT_S, Identity, StrangerError, answer, greet
 from hulk_runtime.collective.wire.records import Keys
 from hulk_runtime.errors import PeerLostError, PortError
 
 RETRY_S: Final = 0.2
 CONNECT_TIMEOUT_S: Final = 5.0
 WATCH_S: Final = 5.0
-"""So often it is seen whether a rank that has not connected yet still listens."""
+"""After so long a rank that has not all its connections has one more to each partner, which ends when that does."""
+GONE_S: Final = 15.0
+"""A rank that listened, and which nothing has come back from so long, in several tries, has gone with its machine."""
+GONE_TRIES: Final = 3
+UNREACHABLE: Final = {errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.ETIMEDOUT}
+KEEPALIVE: Final = {"TCP_KEEPIDLE": 5, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
+"""A connection ends when its other end's machine has not answered for 20 s."""
 MAX_GREETING: Final = 256
 """Connections that may wait for their handshake at once; one more, and the oldest has to go."""
 MOST_PROBLEMS: Final = 4
@@ -155,9 +166,11 @@ class Rendezvous:
         self._found: dict[tuple[int, int], Connection] = {}
         self._changed = threading.Condition()
         self._complete = False
+        self._waiting: set[socket.socket] = set()
         self._error: str | None = None
         self._problems: dict[int, str] = {}
         self.twice: Callable[[int], None] = lambda _: None
+        in_child(self, Rendezvous._forsake)
 
     def admit(self, rank: int, stream: int, connection: Connection) -> None:
         """One from either side."""
@@ -181,17 +194,21 @@ class Rendezvous:
         for rank, count in self._wanted.items():
             for stream in range(count if rank < self._rank else 0):
                 self._begin(rank, partial(self._connect, rank, stream, deadline_s))
-            if rank > self._rank and self._all_listen:
+            if self._all_listen:
                 self._begin(rank, partial(self._watch, rank))
         num_wanted = sum(self._wanted.values())
         with self._changed:
             self._changed.wait_for(lambda: self._error or len(self._found) == num_wanted, timeout_s)
             self._complete = True
             self._changed.notify_all()
+            problem = self._error or self._late(timeout_s)
+            for waiting in self._waiting:
+                with contextlib.suppress(OSError):
+                    waiting.shutdown(socket.SHUT_RDWR)
             if self._error or len(self._found) < num_wanted:
                 for connection in self._found.values():
                     connection.socket.close()
-                raise PeerLostError("; refused ".join([self._error or self._late(timeout_s), *refused]))
+                raise PeerLostError("; refused ".join([problem, *refused]))
             return {
                 rank: [self._found[rank, stream] for stream in range(count)] for rank, count in self._wanted.items()
             }
@@ -212,47 +229,88 @@ class Rendezvous:
         ).start()
 
     def _connect(self, rank: int, stream: int, deadline_s: float) -> None:
-        address = self._addresses[rank]
-        while time.monotonic() < deadline_s and not self._complete:
-            connection = None
+        failed_s: list[float] = []
+        while (left_s := deadline_s - time.monotonic()) > 0 and not self._complete:
             try:
-                connection = socket.create_connection((address.host, address.port), CONNECT_TIMEOUT_S)
-                keys = greet(connection, self._identity, stream, self._rank, rank)
+                with self._reach(rank, failed_s) as connection:
+                    accept_s = left_s if self._all_listen else TIMEOUT_S
+                    keys = greet(connection, self._identity, stream, self._rank, rank, accept_s)
             except OSError as error:
-                self._problems[rank] = f"rank {rank} at {address}: {error}"
-                if connection is not None:
-                    connection.close()
-                if isinstance(error, StrangerError) or self._has_gone(error):
+                if isinstance(error, StrangerError) or self._has_gone(error, failed_s):
                     self._give_up(self._problems[rank])
                     return
                 time.sleep(RETRY_S)
-            except BaseException:
-                if connection is not None:
-                    connection.close()
-                raise
             else:
                 self.admit(rank, stream, Connection(connection, keys))
                 return
 
     def _watch(self, rank: int) -> None:
-        """Until it has connected, or has gone."""
-        address = self._addresses[rank]
+        """Until all have connected, or it has gone."""
+        failed_s: list[float] = []
+        pause_s = WATCH_S
         while True:
             with self._changed:
-                if self._changed.wait_for(lambda: self._complete or (rank, 0) in self._found, WATCH_S):
+                if self._changed.wait_for(lambda: self._complete, pause_s):
                     return
+            pause_s = RETRY_S
             try:
-                socket.create_connection((address.host, address.port), CONNECT_TIMEOUT_S).close()
+                with self._reach(rank, failed_s) as connection:
+                    connection.settimeout(None)
+                    connection.recv(1)
+                    connection.close()
             except OSError as error:
-                self._problems[rank] = f"rank {rank} at {address}: {error}"
-                if self._has_gone(error):
+                if self._has_gone(error, failed_s):
                     self._give_up(self._problems[rank])
                     return
 
-    def _has_gone(self, error: OSError) -> bool:
-        return self._all_listen and isinstance(error, ConnectionRefusedError)
+    @contextlib.contextmanager
+    def _reach(self, rank: int, failed_s: list[float]) -> Iterator[socket.socket]:
+        """A connection to a rank, closed where something fails. `failed_s`: when nothing came back, in a row."""
+        address = self._addresses[rank]
+        try:
+            connection = socket.create_connection((address.host, address.port), CONNECT_TIMEOUT_S)
+        except OSError as error:
+            self._problems[rank] = f"rank {rank} at {address}: {error}"
+            is_silent = isinstance(error, TimeoutError) or error.errno in UNREACHABLE
+            failed_s[:] = [*failed_s, time.monotonic()] if is_silent else []
+            raise
+        failed_s.clear()
+        try:
+            with self._changed:
+                self._waiting.add(connection)
+                if self._complete:
+                    connection.shutdown(socket.SHUT_RDWR)
+            _end_without_answers(connection)
+            yield connection
+        except BaseException as error:
+            self._problems[rank] = f"rank {rank} at {address}: {error}"
+            connection.close()
+            raise
+        finally:
+            with self._changed:
+                self._waiting.discard(connection)
+
+    def _has_gone(self, error: OSError, failed_s: Sequence[float]) -> bool:
+        if not self._all_listen:
+            return False
+        is_silent = len(failed_s) >= GONE_TRIES and failed_s[-1] - failed_s[0] >= GONE_S
+        return is_silent or isinstance(error, ConnectionRefusedError)
+
+    def _forsake(self) -> None:
+        """In a forked child: connections are its parent's."""
+        if not self._complete:
+            for connection in [*self._waiting, *(found.socket for found in self._found.values())]:
+                connection.close()
 
     def _give_up(self, problem: str) -> None:
         with self._changed:
             self._error = self._error or problem
             self._changed.notify_all()
+
+
+def _end_without_answers(connection: socket.socket) -> None:
+    """However long it waits for data."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in KEEPALIVE.items():
+        if hasattr(socket, name):
+            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
