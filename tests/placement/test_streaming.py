@@ -7,7 +7,7 @@ from itertools import permutations
 import pytest
 from hulk_placement import wire
 from hulk_placement.cost.foresee import foresee
-from hulk_placement.cost.fragments import fragment_shares
+from hulk_placement.cost.fragments import fragment_shares, num_units
 from hulk_placement.cost.predict import predict
 from hulk_placement.cost.streaming import begins, waited_seconds
 from hulk_placement.model import Layer, Model
@@ -17,6 +17,7 @@ from hulk_placement.solve import solve
 from hulk_placement.sync import Rounds, Sync
 from hulk_placement.topology import Link, Machine, Topology
 from hulk_placement.workload import Workload
+from hulk_runtime.diloco.fragments import num_units as runtime_units
 from hulk_runtime.diloco.fragments import strided
 from hulk_runtime.diloco.settings import Job
 from hulk_runtime.plan import wire as runtime_wire
@@ -87,13 +88,26 @@ def test_faster_links_and_later_merges_never_make_a_round_longer(
     assert waited_s <= waited_seconds(1.0, num_steps, delay - 1, timed) + 1e-9
 
 
-@given(st.dictionaries(st.from_regex(r"(h\.[0-9]|wte|head|norm)", fullmatch=True), st.integers(1, 99)), st.data())
+NAMES = st.from_regex(r"(h\.[0-9](\.(attn|mlp|1\.fc))?|wte|head|out\.norm)", fullmatch=True)
+
+
+@given(st.dictionaries(NAMES, st.integers(1, 99)), st.data())
 def test_fragments_have_what_the_runtime_gives_them(sizes: dict[str, int], data: st.DataObject) -> None:
-    number = data.draw(st.integers(1, max(1, len(sizes))))
-    names = strided({f"{name}.weight": size for name, size in sizes.items()}, number) if sizes else [[]]
+    parameters = {f"{name}.weight": size for name, size in sizes.items()}
+    assert num_units(sizes) == runtime_units(parameters)
+    number = data.draw(st.integers(1, max(1, num_units(sizes))))
+    names = strided(parameters, number) if sizes else [[]]
     total = sum(sizes.values()) or 1
-    wanted = [sum(sizes[name.removesuffix(".weight")] for name in part) / total for part in names]
+    wanted = [sum(parameters[name] for name in part) / total for part in names]
     assert fragment_shares(sizes, number) == pytest.approx(tuple(wanted) if sizes else (1.0,))
+
+
+def test_layers_of_one_number_are_one_unit() -> None:
+    parts = [FLOPS / NUM_LAYERS / 3, 2 * FLOPS / NUM_LAYERS / 3]
+    names = [f"h.{number}.{part}" for number in range(3) for part in ("norm", "attn", "mlp", "out")]
+    halves = Model(tuple(Layer(name, LAYER_VALUES, parts[0], parts[1], 0, 0) for name in names))
+    asked = replace(job(Sync("local", 25, rounds=OPEN)), model=halves)
+    assert Options(planned(asked.sync, 50), asked, world(50)).numbers() == range(1, 4)
 
 
 def test_in_one_piece_a_step_bears_its_part_of_one_all_reduce() -> None:

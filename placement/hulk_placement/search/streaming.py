@@ -12,7 +12,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from dataclasses import dataclass, field, replace
 
-from hulk_placement.cost.fragments import fragment_shares
+from hulk_placement.cost.fragments import fragment_shares, num_units
 from hulk_placement.cost.predict import fragment_sum, predict, stage_groups
 from hulk_placement.cost.streaming import waited_seconds
 from hulk_placement.plan import Plan
@@ -77,7 +77,7 @@ class Options:
     def numbers(self) -> range:
         """Of fragments."""
         given = self.workload.sync.rounds.fragments
-        most = min(MOST_FRAGMENTS, self.num_steps, max(1, len(self.workload.model.trained_sizes)))
+        most = min(MOST_FRAGMENTS, self.num_steps, max(1, num_units(self.workload.model.trained_sizes)))
         return range(1, most + 1) if given is None else range(given, given + 1)
 
     def delays(self, fragments: int) -> range:
