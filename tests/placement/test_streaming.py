@@ -10,7 +10,7 @@ from hulk_placement.cost.foresee import foresee
 from hulk_placement.cost.fragments import fragment_shares, num_units
 from hulk_placement.cost.predict import predict
 from hulk_placement.cost.streaming import begins, waited_seconds
-from hulk_placement.model import Layer, Model
+from hulk_placement.model import Known, Layer, Model
 from hulk_placement.plan import Plan
 from hulk_placement.search.streaming import SLACK, TOLERATED, Options
 from hulk_placement.solve import solve
@@ -108,6 +108,16 @@ def test_layers_of_one_number_are_one_unit() -> None:
     halves = Model(tuple(Layer(name, LAYER_VALUES, parts[0], parts[1], 0, 0) for name in names))
     asked = replace(job(Sync("local", 25, rounds=OPEN)), model=halves)
     assert Options(planned(asked.sync, 50), asked, world(50)).numbers() == range(1, 4)
+
+
+def test_a_model_whose_layers_are_not_known_may_have_fragments() -> None:
+    """Its stand-in has one layer, and a sum of all at once would be merged many steps late."""
+    counted = job(Sync("local", 25, rounds=OPEN))
+    whole = replace(counted, model=Model.of_totals(counted.model.num_parameters, FLOPS))
+    stand_in = replace(whole, model=replace(whole.model, known=Known.SEQUENCE))
+    one, found = (solve([asked], [], world(50)).plans["team/job"] for asked in (whole, stand_in))
+    assert one.fragments == 1 < found.fragments
+    assert found.delay_steps == planned(counted.sync, 50).delay_steps < one.delay_steps
 
 
 def test_in_one_piece_a_step_bears_its_part_of_one_all_reduce() -> None:

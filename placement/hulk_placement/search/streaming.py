@@ -75,9 +75,11 @@ class Options:
         return max(self.utilisation(number, self.delays(number)[-1], SLACK) for number in self.numbers())
 
     def numbers(self) -> range:
-        """Of fragments."""
-        given = self.workload.sync.rounds.fragments
-        most = min(MOST_FRAGMENTS, self.num_steps, max(1, num_units(self.workload.model.trained_sizes)))
+        """Of fragments. Where layers are not known the runtime takes as many as there are."""
+        given, model = self.workload.sync.rounds.fragments, self.workload.model
+        most = min(MOST_FRAGMENTS, self.num_steps)
+        if model.is_counted:
+            most = min(most, max(1, num_units(model.trained_sizes)))
         return range(1, most + 1) if given is None else range(given, given + 1)
 
     def delays(self, fragments: int) -> range:
