@@ -37,8 +37,8 @@ def job(sync: Sync) -> Workload:
     return Workload("team/job", Model(layers), 3, dict.fromkeys(REGIONS, 1), 3, 3, pins=REGIONS, sync=sync)
 
 
-def world(mbit_per_s: float) -> Topology:
-    links = {pair: Link(0.04, mbit_per_s * 1e6 / 8) for pair in permutations(REGIONS, 2)}
+def world(mbit_per_s: float, rtt_s: float = 0.04) -> Topology:
+    links = {pair: Link(rtt_s, mbit_per_s * 1e6 / 8) for pair in permutations(REGIONS, 2)}
     return Topology(tuple(Machine(r, r, flops_per_s=FLOPS / COMPUTE_S) for r in REGIONS), region_links=links)
 
 
@@ -223,3 +223,36 @@ def test_why_says_from_which_bandwidth_on_each_way_hardly_waits() -> None:
     for factor, is_enough in ((1.03, True), (0.97, False)):
         topology = world(found["all layers at once"] * factor)
         assert (predict(once, asked, topology).utilisation >= 0.95) is is_enough
+
+
+def test_why_compares_with_a_sum_in_every_step_in_its_best_number_of_buckets() -> None:
+    """A plan for rounds has one bucket, of which nothing overlaps."""
+    asked, topology = job(Sync("local", 25, rounds=OPEN)), world(1500, rtt_s=0.004)
+    plan = solve([asked], [], topology).plans["team/job"]
+    every = [replace(plan, inner_steps=None, fragments=1, delay_steps=0, num_buckets=number) for number in (1, 2, 4)]
+    said = " ".join(plan.why)
+    best = min((predict(way, asked, topology).step_s, way.num_buckets) for way in every)
+    assert f"a synchronous step {best[0]:.3f} s (gradients in {best[1]} buckets)" in said
+    (rate,) = (float(rate) for rate in re.findall(r"a sum in every step from ([\d.]+) Mbit/s", said))
+    for factor, is_enough in ((1.03, True), (0.97, False)):
+        there = world(rate * factor, rtt_s=0.004)
+        assert (max(predict(way, asked, there).utilisation for way in every) >= 0.95) is is_enough
+
+
+def test_why_says_where_any_bandwidth_is_enough() -> None:
+    rounds = Sync("local", 400, rounds=OPEN)
+    asked = replace(job(rounds), model=Model((Layer("h.0", 100, FLOPS / 3, 2 * FLOPS / 3, 0, 0),)))
+    said = " ".join(solve([asked], [], world(20)).plans["team/job"].why)
+    assert f"all layers at once already at {20 / 1024:.2g} Mbit/s" in said
+
+
+def test_why_counts_the_best_fragments_there_are() -> None:
+    """Not those of the plan, which over quick links are few."""
+    asked, plan = job(Sync("local", 25, rounds=OPEN)), planned(Sync("local", 25, rounds=OPEN), 2000)
+    (rate,) = (float(rate) for rate in re.findall(r"streaming from ([\d.]+) Mbit/s", " ".join(plan.why)))
+    for factor, is_enough in ((1.03, True), (0.97, False)):
+        there = world(rate * factor)
+        ways = (
+            replace(plan, fragments=number, delay_steps=min(25 // number, 24)) for number in range(1, NUM_LAYERS + 1)
+        )
+        assert (max(predict(way, asked, there).utilisation for way in ways) >= 0.95) is is_enough

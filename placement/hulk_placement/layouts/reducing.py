@@ -8,9 +8,8 @@ from dataclasses import replace
 from hulk_placement.cost.closed_form.setting import Ground
 from hulk_placement.layouts.trials import Trial
 from hulk_placement.plan import Plan
-from hulk_placement.search.flows import flows_of
+from hulk_placement.search.flows import NUM_BUCKETS, flows_of
 from hulk_placement.search.streaming import predicted
-from hulk_placement.search.transport import NUM_BUCKETS
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
 

@@ -15,6 +15,7 @@ from hulk_placement.cost.predict import predict
 from hulk_placement.cost.wan import simulated
 from hulk_placement.plan import Plan
 from hulk_placement.search import why, why_streaming
+from hulk_placement.search.flows import NUM_BUCKETS
 from hulk_placement.search.problem import Problem
 from hulk_placement.solution import Unplaced
 from hulk_placement.words import counted
@@ -117,9 +118,14 @@ def _other_way(problem: Problem, plan: Plan) -> str:
     """What a step takes of local SGD where the plan is synchronous, and the other way round; of the same workers."""
     inner_steps = plan.inner_steps or problem.workload.sync.inner_steps
     local = plan if plan.inner_steps else replace(plan, num_buckets=1, inner_steps=inner_steps)
+    numbers = NUM_BUCKETS if plan.inner_steps else (plan.num_buckets,)
     synchronous = replace(plan, inner_steps=None, fragments=1, delay_steps=0)
-    local_s, synchronous_s = (predict(way, problem.workload, problem.topology).step_s for way in (local, synchronous))
-    buckets = counted(plan.num_buckets, "bucket")
+
+    def seconds(way: Plan) -> float:
+        return predict(way, problem.workload, problem.topology).step_s
+
+    local_s, each_s = seconds(local), {num: seconds(replace(synchronous, num_buckets=num)) for num in numbers}
+    synchronous_s, buckets = min(each_s.values()), counted(min(numbers, key=each_s.__getitem__), "bucket")
     return (
         f"Local SGD with {inner_steps} inner steps is predicted to take {local_s:.3f} s a step on these workers, a "
         f"synchronous step {synchronous_s:.3f} s (gradients in {buckets})."
