@@ -256,3 +256,28 @@ def test_why_counts_the_best_fragments_there_are() -> None:
             replace(plan, fragments=number, delay_steps=min(25 // number, 24)) for number in range(1, NUM_LAYERS + 1)
         )
         assert (max(predict(way, asked, there).utilisation for way in ways) >= 0.95) is is_enough
+
+
+def near(mbit_per_s: float, sync: Sync, num_workers: tuple[int, int], speeds: tuple[float, ...]) -> Plan:
+    """One region's plan for 24 sequences a step."""
+    machines = tuple(Machine(f"n{number}", "r", flops_per_s=speed) for number, speed in enumerate(speeds))
+    links = {("r", "r"): Link(0.001, mbit_per_s * 1e6 / 8)}
+    names = [machine.name for machine in machines]
+    asked = replace(job(sync), candidates=dict.fromkeys(names, 1), pins=(), global_batch=24)
+    asked = replace(asked, min_workers=num_workers[0], max_workers=num_workers[1])
+    return solve([asked], [], Topology(machines, region_links=links)).plans["team/job"]
+
+
+@pytest.mark.parametrize("mbit_per_s", [5.0, 10.0, 200.0])
+@pytest.mark.parametrize("speeds", [(FLOPS * 3,) * 8, tuple(FLOPS * speed for speed in (4, 4, 3, 3, 2, 2, 1, 1))])
+def test_in_one_region_as_many_workers_train_as_sums_are_hidden_of(
+    mbit_per_s: float, speeds: tuple[float, ...]
+) -> None:
+    """Of sums in the open more are always better here, until 8 wait for one another for most of a step."""
+    sync = Sync("local", 10, rounds=OPEN)
+    found = near(mbit_per_s, sync, (1, 8), speeds)
+    best_s = min(near(mbit_per_s, sync, (num, num), speeds).prediction.step_s for num in range(1, 9))
+    assert found.prediction.step_s <= best_s * (1 + 1e-9)
+    assert (1 - found.optimality_gap) * found.prediction.step_s <= best_s * (1 + 1e-9)
+    assert len(found.workers) < 8 or mbit_per_s == 200.0
+    assert "reduces gradients" not in " ".join(found.why)

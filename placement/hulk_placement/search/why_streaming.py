@@ -27,6 +27,7 @@ FASTEST = 1024.0
 NEAR = 1.01
 """Two factors that are as good as one."""
 
+
 def needed(problem: Problem, plan: Plan, network: Network) -> str:
     """The narrowest link's bandwidth from which on each way computes for BUSY of a step."""
     narrowest = min(rate for row in network.rate for rate in row if rate) * 8 / 1e6

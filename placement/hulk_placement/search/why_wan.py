@@ -61,19 +61,8 @@ def _time(plan: Plan) -> str:
     buckets = counted(plan.num_buckets, "bucket")
     ends = prediction.bottleneck
     link = "" if ends is None else f"; {ends[0]} to {ends[1]} is the busiest link"
-    if plan.inner_steps is not None and plan.delay_steps:
-        return (
-            f"A step computes for {why.compute_words(plan)}; in a round of {plan.inner_steps} steps "
-            f"{counted(plan.fragments, 'fragment')} of the layers come together, each merged "
-            f"{counted(plan.delay_steps, 'step')} later, for which a step waits {prediction.communication_s:.3f} s: "
-            f"{prediction.utilisation:.1%} of it is not waited{link}."
-        )
     if plan.inner_steps is not None:
-        outer_s = prediction.communication_s * plan.inner_steps
-        return (
-            f"A step computes for {why.compute_words(plan)}; the replicas come together after every "
-            f"{plan.inner_steps} steps for {outer_s:.3f} s, {prediction.communication_s:.3f} s a step{link}."
-        )
+        return why.round_words(plan, link)
     return (
         f"A step computes for {why.compute_words(plan)} and then waits {prediction.communication_s:.3f} s for "
         f"Hulk's own all-reduce of gradients in {buckets}{link}."
