@@ -281,3 +281,29 @@ def test_in_one_region_as_many_workers_train_as_sums_are_hidden_of(
     assert (1 - found.optimality_gap) * found.prediction.step_s <= best_s * (1 + 1e-9)
     assert len(found.workers) < 8 or mbit_per_s == 200.0
     assert "reduces gradients" not in " ".join(found.why)
+
+
+def test_sums_under_way_take_memory() -> None:
+    """Twice four bytes of each value of the fragments that are under way at once."""
+    asked, plan = job(Sync("local", 24, rounds=OPEN)), planned(Sync("local", 24, rounds=OPEN), 50)
+    num = NUM_LAYERS * LAYER_VALUES
+    held = {
+        late: predict(replace(plan, fragments=late[0], delay_steps=late[1]), asked, world(50)).memory_bytes
+        for late in ((1, 0), (1, 9), (4, 1), (4, 6), (4, 13))
+    }
+    more = {late: (found - held[1, 0]) / (8 * num) for late, found in held.items()}
+    assert more == pytest.approx({(1, 0): 0, (1, 9): 1, (4, 1): 0.25, (4, 6): 0.5, (4, 13): 0.75})
+    fixed = replace(asked, sync=Sync("local", 24, rounds=Rounds(fragments=1, delay_steps=9)))
+    assert fixed.replica_bytes(1) - asked.replica_bytes(1) == 8 * num
+
+
+@pytest.mark.parametrize("part", [0.0, 1 / 6, 1.0])
+def test_no_more_is_under_way_than_there_is_memory_for(part: float) -> None:
+    asked, topology = job(Sync("local", 25, rounds=OPEN)), world(10)
+    room = predict(replace(planned(Sync("local", 25), 10)), asked, topology).memory_bytes
+    room += round(part * 8 * NUM_LAYERS * LAYER_VALUES) + 1
+    machines = tuple(replace(machine, memory_bytes=room) for machine in topology.machines)
+    plan = solve([asked], [], replace(topology, machines=machines)).plans["team/job"]
+    assert plan.prediction.memory_bytes <= room
+    assert bool(plan.delay_steps) is bool(part)
+    assert part != 1 / 6 or plan.fragments >= 6
