@@ -16,7 +16,7 @@ from itertools import pairwise
 from hulk_placement.accelerators.framework_memory import FrameworkMemory
 from hulk_placement.model import OPTIMIZER_BYTES_PER_PARAMETER
 from hulk_placement.model.layer import BYTES_PER_ACTIVATION, BYTES_PER_FP32, Layer
-from hulk_placement.model.layers import OUTER_BYTES_PER_PARAMETER
+from hulk_placement.model.layers import OUTER_BYTES_PER_PARAMETER, SUM_BYTES_PER_PARAMETER
 from hulk_placement.words import gib
 
 SHARDED = ("none", "optimizer", "gradients", "parameters")
@@ -109,7 +109,13 @@ class TrainingMemory:
                 raise ValueError(f"memory: share {share} of activations at tensor degree {tensor} must be > 0 and <= 1")
 
     def per_parameter(
-        self, optimizer: str, precision: str, is_local: bool, data: int | None, shard: int = 1
+        self,
+        optimizer: str,
+        precision: str,
+        is_local: bool,
+        data: int | None,
+        shard: int = 1,
+        in_flight: float = 0.0,
     ) -> BytesPerParameter:
         """The bytes by what is stated, else by the optimizer, its states in four bytes, and the precision.
 
@@ -117,6 +123,7 @@ class TrainingMemory:
         from the forward pass to the backward pass. The bucket is the copy that an all-reduce works on. What is sharded
         counts whole where the number of replicas is not known. Ranks of a shard group have neither copy nor bucket:
         layers are cast as they are gathered, and shards of gradients are summed where they are. Here they count whole.
+        `in_flight`: the part of parameters that outer gradients and their sums are kept of while training goes on.
 
         >>> TrainingMemory().per_parameter("adamw", "fp32", is_local=False, data=None)
         BytesPerParameter(weights=4, gradients=4, optimizer=8, buckets=4)
@@ -135,6 +142,7 @@ class TrainingMemory:
             part / data if data is not None and data > 1 and number < divided else part
             for number, part in enumerate(parts)
         )
+        buckets += in_flight * SUM_BYTES_PER_PARAMETER
         return BytesPerParameter(weights, gradients, states + is_local * OUTER_BYTES_PER_PARAMETER, buckets)
 
     def kept_bytes(self, layer: Layer, tensor: int) -> float:

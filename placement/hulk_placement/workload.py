@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from hulk_placement.accelerators.framework_memory import FrameworkMemory, framework_memory
+from hulk_placement.cost.fragments import fragment_shares
+from hulk_placement.cost.streaming import share_in_flight
 from hulk_placement.layer_pins import LayerPin
 from hulk_placement.model import OPTIMIZER_BYTES_PER_PARAMETER, PRECISIONS, Model
 from hulk_placement.nccl import Nccl
@@ -151,9 +153,13 @@ class Workload:
 
     @property
     def bytes_per_parameter(self) -> BytesPerParameter:
-        """Of each trained parameter that an accelerator has."""
-        shard = self.shard or 1
-        return self.memory.per_parameter(self.optimizer, self.precision, self.sync.is_local, self.data, shard)
+        """Of each trained parameter that an accelerator has; where the delay of a round is open, none."""
+        sync, shard = self.sync, self.shard or 1
+        in_flight = 0.0
+        if sync.is_local and sync.rounds.least_delay:
+            shares = fragment_shares(self.model.trained_sizes, sync.rounds.least_fragments)
+            in_flight = share_in_flight(sync.inner_steps, sync.rounds.least_delay, shares)
+        return self.memory.per_parameter(self.optimizer, self.precision, sync.is_local, self.data, shard, in_flight)
 
     def replica_bytes(self, micro_batch: int) -> int:
         """What the tensors of a rank that holds the whole model take at its peak; 0 where too little is known of it.

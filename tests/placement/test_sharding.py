@@ -23,13 +23,14 @@ from hulk_placement.model.layer import PRECISIONS
 from hulk_placement.plan import NOT_PREDICTED, Layout, Plan, WorkerSlot
 from hulk_placement.solution import Budget, Unplaced
 from hulk_placement.solve import solve
-from hulk_placement.sync import Sync
+from hulk_placement.sync import Rounds, Sync
 from hulk_placement.topology import Link, Machine, Topology
 from hulk_placement.workload import Workload
 from hypothesis import given
 from hypothesis import strategies as st
 
 GIB = 1 << 30
+OPEN = Rounds(fragments=None, delay_steps=None)
 LINKS = {
     ("eu", "us"): Link(0.09, 125e6),
     ("us", "eu"): Link(0.09, 125e6),
@@ -233,6 +234,22 @@ def test_shards_in_two_regions_do_not_fit() -> None:
     plan = drawn(("eu-0", "us-0"), 2, Layout(1, shard=4), 64)
     said = list(misfits(plan, job(topology, SMALL, shard=4), topology))
     assert said == ["stage 0 of replica 0 is sharded over eu and us: not one region"]
+
+
+def test_shards_that_train_apart_are_summed_as_the_job_asks() -> None:
+    """By Hulk's own all-reduce, which alone compresses and encrypts what crosses regions."""
+    topology, sync = cluster(1, 4, memory_bytes=0), Sync("local", 20, "int8", rounds=OPEN)
+    workload = job(topology, SMALL, shard=4, sync=sync, accelerators_per_worker=4, min_workers=2)
+    plan = placed(workload, topology)
+    assert isinstance(plan, Plan), plan
+    assert (plan.algorithm, plan.inner_steps, plan.num_buckets) == ("wan", 20, 1)
+    assert plan.collective is not None
+    assert (plan.collective.compression, plan.collective.encryption) == ("int8", "wan")
+    read, _ = wire.decode(wire.encode(plan, wire.Meta.of(workload, operator_version="1", steps=1)))
+    assert read.layout == plan.layout == Layout(2, shard=4)
+    assert (read.inner_steps, read.fragments, read.delay_steps) == (20, plan.fragments, plan.delay_steps)
+    assert read.collective is not None
+    assert read.collective.compression == "int8"
 
 
 @pytest.mark.parametrize("mode", ["ring", "wan"])

@@ -7,16 +7,17 @@ from itertools import permutations
 import pytest
 from hulk_placement import wire
 from hulk_placement.cost.foresee import foresee
-from hulk_placement.cost.fragments import fragment_shares
+from hulk_placement.cost.fragments import fragment_shares, num_units
 from hulk_placement.cost.predict import predict
 from hulk_placement.cost.streaming import begins, waited_seconds
-from hulk_placement.model import Layer, Model
+from hulk_placement.model import Known, Layer, Model
 from hulk_placement.plan import Plan
 from hulk_placement.search.streaming import SLACK, TOLERATED, Options
 from hulk_placement.solve import solve
 from hulk_placement.sync import Rounds, Sync
 from hulk_placement.topology import Link, Machine, Topology
 from hulk_placement.workload import Workload
+from hulk_runtime.diloco.fragments import num_units as runtime_units
 from hulk_runtime.diloco.fragments import strided
 from hulk_runtime.diloco.settings import Job
 from hulk_runtime.plan import wire as runtime_wire
@@ -36,8 +37,8 @@ def job(sync: Sync) -> Workload:
     return Workload("team/job", Model(layers), 3, dict.fromkeys(REGIONS, 1), 3, 3, pins=REGIONS, sync=sync)
 
 
-def world(mbit_per_s: float) -> Topology:
-    links = {pair: Link(0.04, mbit_per_s * 1e6 / 8) for pair in permutations(REGIONS, 2)}
+def world(mbit_per_s: float, rtt_s: float = 0.04) -> Topology:
+    links = {pair: Link(rtt_s, mbit_per_s * 1e6 / 8) for pair in permutations(REGIONS, 2)}
     return Topology(tuple(Machine(r, r, flops_per_s=FLOPS / COMPUTE_S) for r in REGIONS), region_links=links)
 
 
@@ -87,13 +88,36 @@ def test_faster_links_and_later_merges_never_make_a_round_longer(
     assert waited_s <= waited_seconds(1.0, num_steps, delay - 1, timed) + 1e-9
 
 
-@given(st.dictionaries(st.from_regex(r"(h\.[0-9]|wte|head|norm)", fullmatch=True), st.integers(1, 99)), st.data())
+NAMES = st.from_regex(r"(h\.[0-9](\.(attn|mlp|1\.fc))?|wte|head|out\.norm)", fullmatch=True)
+
+
+@given(st.dictionaries(NAMES, st.integers(1, 99)), st.data())
 def test_fragments_have_what_the_runtime_gives_them(sizes: dict[str, int], data: st.DataObject) -> None:
-    number = data.draw(st.integers(1, max(1, len(sizes))))
-    names = strided({f"{name}.weight": size for name, size in sizes.items()}, number) if sizes else [[]]
+    parameters = {f"{name}.weight": size for name, size in sizes.items()}
+    assert num_units(sizes) == runtime_units(parameters)
+    number = data.draw(st.integers(1, max(1, num_units(sizes))))
+    names = strided(parameters, number) if sizes else [[]]
     total = sum(sizes.values()) or 1
-    wanted = [sum(sizes[name.removesuffix(".weight")] for name in part) / total for part in names]
+    wanted = [sum(parameters[name] for name in part) / total for part in names]
     assert fragment_shares(sizes, number) == pytest.approx(tuple(wanted) if sizes else (1.0,))
+
+
+def test_layers_of_one_number_are_one_unit() -> None:
+    parts = [FLOPS / NUM_LAYERS / 3, 2 * FLOPS / NUM_LAYERS / 3]
+    names = [f"h.{number}.{part}" for number in range(3) for part in ("norm", "attn", "mlp", "out")]
+    halves = Model(tuple(Layer(name, LAYER_VALUES, parts[0], parts[1], 0, 0) for name in names))
+    asked = replace(job(Sync("local", 25, rounds=OPEN)), model=halves)
+    assert Options(planned(asked.sync, 50), asked, world(50)).numbers() == range(1, 4)
+
+
+def test_a_model_whose_layers_are_not_known_may_have_fragments() -> None:
+    """Its stand-in has one layer, and a sum of all at once would be merged many steps late."""
+    counted = job(Sync("local", 25, rounds=OPEN))
+    whole = replace(counted, model=Model.of_totals(counted.model.num_parameters, FLOPS))
+    stand_in = replace(whole, model=replace(whole.model, known=Known.SEQUENCE))
+    one, found = (solve([asked], [], world(50)).plans["team/job"] for asked in (whole, stand_in))
+    assert one.fragments == 1 < found.fragments
+    assert found.delay_steps == planned(counted.sync, 50).delay_steps < one.delay_steps
 
 
 def test_in_one_piece_a_step_bears_its_part_of_one_all_reduce() -> None:
@@ -199,3 +223,87 @@ def test_why_says_from_which_bandwidth_on_each_way_hardly_waits() -> None:
     for factor, is_enough in ((1.03, True), (0.97, False)):
         topology = world(found["all layers at once"] * factor)
         assert (predict(once, asked, topology).utilisation >= 0.95) is is_enough
+
+
+def test_why_compares_with_a_sum_in_every_step_in_its_best_number_of_buckets() -> None:
+    """A plan for rounds has one bucket, of which nothing overlaps."""
+    asked, topology = job(Sync("local", 25, rounds=OPEN)), world(1500, rtt_s=0.004)
+    plan = solve([asked], [], topology).plans["team/job"]
+    every = [replace(plan, inner_steps=None, fragments=1, delay_steps=0, num_buckets=number) for number in (1, 2, 4)]
+    said = " ".join(plan.why)
+    best = min((predict(way, asked, topology).step_s, way.num_buckets) for way in every)
+    assert f"a synchronous step {best[0]:.3f} s (gradients in {best[1]} buckets)" in said
+    (rate,) = (float(rate) for rate in re.findall(r"a sum in every step from ([\d.]+) Mbit/s", said))
+    for factor, is_enough in ((1.03, True), (0.97, False)):
+        there = world(rate * factor, rtt_s=0.004)
+        assert (max(predict(way, asked, there).utilisation for way in every) >= 0.95) is is_enough
+
+
+def test_why_says_where_any_bandwidth_is_enough() -> None:
+    rounds = Sync("local", 400, rounds=OPEN)
+    asked = replace(job(rounds), model=Model((Layer("h.0", 100, FLOPS / 3, 2 * FLOPS / 3, 0, 0),)))
+    said = " ".join(solve([asked], [], world(20)).plans["team/job"].why)
+    assert f"all layers at once already at {20 / 1024:.2g} Mbit/s" in said
+
+
+def test_why_counts_the_best_fragments_there_are() -> None:
+    """Not those of the plan, which over quick links are few."""
+    asked, plan = job(Sync("local", 25, rounds=OPEN)), planned(Sync("local", 25, rounds=OPEN), 2000)
+    (rate,) = (float(rate) for rate in re.findall(r"streaming from ([\d.]+) Mbit/s", " ".join(plan.why)))
+    for factor, is_enough in ((1.03, True), (0.97, False)):
+        there = world(rate * factor)
+        ways = (
+            replace(plan, fragments=number, delay_steps=min(25 // number, 24)) for number in range(1, NUM_LAYERS + 1)
+        )
+        assert (max(predict(way, asked, there).utilisation for way in ways) >= 0.95) is is_enough
+
+
+def near(mbit_per_s: float, sync: Sync, num_workers: tuple[int, int], speeds: tuple[float, ...]) -> Plan:
+    """One region's plan for 24 sequences a step."""
+    machines = tuple(Machine(f"n{number}", "r", flops_per_s=speed) for number, speed in enumerate(speeds))
+    links = {("r", "r"): Link(0.001, mbit_per_s * 1e6 / 8)}
+    names = [machine.name for machine in machines]
+    asked = replace(job(sync), candidates=dict.fromkeys(names, 1), pins=(), global_batch=24)
+    asked = replace(asked, min_workers=num_workers[0], max_workers=num_workers[1])
+    return solve([asked], [], Topology(machines, region_links=links)).plans["team/job"]
+
+
+@pytest.mark.parametrize("mbit_per_s", [5.0, 10.0, 200.0])
+@pytest.mark.parametrize("speeds", [(FLOPS * 3,) * 8, tuple(FLOPS * speed for speed in (4, 4, 3, 3, 2, 2, 1, 1))])
+def test_in_one_region_as_many_workers_train_as_sums_are_hidden_of(
+    mbit_per_s: float, speeds: tuple[float, ...]
+) -> None:
+    """Of sums in the open more are always better here, until 8 wait for one another for most of a step."""
+    sync = Sync("local", 10, rounds=OPEN)
+    found = near(mbit_per_s, sync, (1, 8), speeds)
+    best_s = min(near(mbit_per_s, sync, (num, num), speeds).prediction.step_s for num in range(1, 9))
+    assert found.prediction.step_s <= best_s * (1 + 1e-9)
+    assert (1 - found.optimality_gap) * found.prediction.step_s <= best_s * (1 + 1e-9)
+    assert len(found.workers) < 8 or mbit_per_s == 200.0
+    assert "reduces gradients" not in " ".join(found.why)
+
+
+def test_sums_under_way_take_memory() -> None:
+    """Twice four bytes of each value of the fragments that are under way at once."""
+    asked, plan = job(Sync("local", 24, rounds=OPEN)), planned(Sync("local", 24, rounds=OPEN), 50)
+    num = NUM_LAYERS * LAYER_VALUES
+    held = {
+        late: predict(replace(plan, fragments=late[0], delay_steps=late[1]), asked, world(50)).memory_bytes
+        for late in ((1, 0), (1, 9), (4, 1), (4, 6), (4, 13))
+    }
+    more = {late: (found - held[1, 0]) / (8 * num) for late, found in held.items()}
+    assert more == pytest.approx({(1, 0): 0, (1, 9): 1, (4, 1): 0.25, (4, 6): 0.5, (4, 13): 0.75})
+    fixed = replace(asked, sync=Sync("local", 24, rounds=Rounds(fragments=1, delay_steps=9)))
+    assert fixed.replica_bytes(1) - asked.replica_bytes(1) == 8 * num
+
+
+@pytest.mark.parametrize("part", [0.0, 1 / 6, 1.0])
+def test_no_more_is_under_way_than_there_is_memory_for(part: float) -> None:
+    asked, topology = job(Sync("local", 25, rounds=OPEN)), world(10)
+    room = predict(replace(planned(Sync("local", 25), 10)), asked, topology).memory_bytes
+    room += round(part * 8 * NUM_LAYERS * LAYER_VALUES) + 1
+    machines = tuple(replace(machine, memory_bytes=room) for machine in topology.machines)
+    plan = solve([asked], [], replace(topology, machines=machines)).plans["team/job"]
+    assert plan.prediction.memory_bytes <= room
+    assert bool(plan.delay_steps) is bool(part)
+    assert part != 1 / 6 or plan.fragments >= 6

@@ -205,6 +205,21 @@ def sharded_planned() -> None:
     same(model, reference.trained([1.0, 1.0], 13, 6, PARTS, 2, 0.5, make=make), 2e-5)
 
 
+def sharded_planned_int8() -> None:
+    """As the plan says, each shard over flows of its own."""
+
+    def make() -> torch.nn.Module:
+        return reference.network().float()
+
+    shards = init_device_mesh("cpu", (2, 2), mesh_dim_names=("replica", "shard"))["shard"]
+    model, expected = fully_shard(make(), mesh=shards), reference.trained([1.0, 1.0], 18, 6, PARTS, 2, 0.5, make=make)
+    run(model, range(1, 19), dist.get_rank() // 2, **STREAMING)
+    assert planned_sums.num_connected() == 1
+    found = torch.cat([one.full_tensor().flatten() for one in model.parameters()]).detach()
+    equal_everywhere(found)
+    assert 1e-6 < (found - vector(expected)).norm() / vector(expected).norm() < 0.05
+
+
 def sharded_state() -> None:
     """A shard's state is of DTensors, and goes on."""
     replica, meshes = dist.get_rank() // 2, init_device_mesh("cpu", (2, 2), mesh_dim_names=("replica", "shard"))

@@ -46,6 +46,8 @@ def test_a_run_goes_on_from_its_state_and_a_replica_from_the_others(job, make_pl
 def test_shards_sync_over_planned_flows(job, make_plan) -> None:
     workers = [{"node": f"node-{i}", "region": f"region-{i // 2}", "accelerators": 1} for i in range(4)]
     run(job, make_plan((1, 1, 1, 1), workers=workers, **wan(2, classes=TWO)), "sharded_planned")
+    compressed = wan(2, classes=TWO, compression="int8")
+    run(job, make_plan((1, 1, 1, 1), workers=workers, **compressed), "sharded_planned_int8")
 
 
 def test_trainers_wrap_models_over_all_ranks(job, make_plan) -> None:

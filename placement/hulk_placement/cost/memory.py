@@ -84,7 +84,8 @@ def of_plan(plan: Plan, workload: Workload) -> Workload:
 def _sync_of(plan: Plan, workload: Workload) -> Sync:
     """The workload's, but local SGD where the plan has inner steps, and only there."""
     if plan.inner_steps is not None:
-        return replace(workload.sync, mode="local", inner_steps=plan.inner_steps)
+        rounds = replace(workload.sync.rounds, fragments=plan.fragments, delay_steps=plan.delay_steps)
+        return replace(workload.sync, mode="local", inner_steps=plan.inner_steps, rounds=rounds)
     return replace(workload.sync, mode="auto") if workload.sync.is_local else workload.sync
 
 

@@ -8,9 +8,8 @@ from dataclasses import replace
 from hulk_placement.cost.closed_form.setting import Ground
 from hulk_placement.layouts.trials import Trial
 from hulk_placement.plan import Plan
-from hulk_placement.search.flows import flows_of
+from hulk_placement.search.flows import NUM_BUCKETS, flows_of
 from hulk_placement.search.streaming import predicted
-from hulk_placement.search.transport import NUM_BUCKETS
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
 
@@ -36,24 +35,23 @@ def ways(plan: Plan, workload: Workload, topology: Topology, left_s: Left, *, is
 
     Hulk's own all-reduce joins replicas in several regions that have no stages, each rank of a cell its own; its flows
     are planned for these buckets only, as far as the time lets them be searched. That takes longest: where none is
-    left it is done for the best layout (`is_best`) and few buckets, and where there is no other way.
+    left it is done for the best layout (`is_best`) and few buckets, and where there is no other way. Replicas that
+    train apart sum by nothing else there, as what crosses regions is compressed and encrypted by it alone.
     """
     sync, layout = workload.sync, plan.layout
-    plan = replace(plan, inner_steps=sync.planned_inner_steps)
+    plan = replace(plan, inner_steps=sync.planned_inner_steps, fragments=1, delay_steps=0)
     if layout.data == 1:
         yield predicted(plan, workload, topology)
         return
-    is_apart = _is_apart(plan, topology)
+    takes_flows = _is_apart(plan, topology) and _takes_flows(workload, layout.pipeline)
+    is_flows_only = takes_flows and sync.mode in ("wan", "local")
     num_sums = RING_BUCKETS if layout.pipeline == 1 else RING_BUCKETS[:1]  # a stage's gradients are summed as a whole
-    for algorithm in (
-        () if sync.mode == "wan" and is_apart else ("ring",) if sync.mode == "ring" else ("ring", "hierarchical")
-    ):
+    for algorithm in () if is_flows_only else ("ring",) if sync.mode == "ring" else ("ring", "hierarchical"):
         for num_buckets in num_sums:
             yield predicted(replace(plan, algorithm=algorithm, num_buckets=num_buckets), workload, topology)
-    is_worth_it = is_best or sync.mode == "wan" or left_s() > 0
-    if is_apart and is_worth_it and _takes_flows(workload, layout.pipeline):
+    if takes_flows and (is_best or is_flows_only or left_s() > 0):
         after_s = (FLOWS_S + ALL_FLOWS_S) * _num_regions(plan)
-        buckets = NUM_BUCKETS if left_s() > after_s else RING_BUCKETS
+        buckets = _flow_buckets(workload) if left_s() > after_s else _flow_buckets(workload)[:2]
         flows = flows_of(
             workload, topology, plan.summing, buckets, lambda: left_s() > after_s, whole=False, width=layout.width
         )
@@ -67,15 +65,19 @@ def with_all_flows(plan: Plan, workload: Workload, topology: Topology, left_s: L
     if plan.collective is None:
         return plan
     after_s = ALL_FLOWS_S * _num_regions(plan)
-    flows = flows_of(
-        workload, topology, plan.summing, NUM_BUCKETS, lambda: left_s() > after_s, whole=True, width=plan.layout.width
-    )
+    buckets, width = _flow_buckets(workload), plan.layout.width
+    flows = flows_of(workload, topology, plan.summing, buckets, lambda: left_s() > after_s, whole=True, width=width)
     return predicted(replace(plan, collective=flows), workload, topology)
 
 
 def _takes_flows(workload: Workload, pipeline: int) -> bool:
     """Whether replicas of so many stages may sum by Hulk's own all-reduce, where they are apart."""
-    return workload.sync.mode in ("auto", "wan") and pipeline == 1
+    return workload.sync.may_use_wan and pipeline == 1
+
+
+def _flow_buckets(workload: Workload) -> tuple[int, ...]:
+    """Numbers of buckets: local SGD sums whole vectors."""
+    return (1,) if workload.sync.is_local else NUM_BUCKETS
 
 
 def _num_regions(plan: Plan) -> int:

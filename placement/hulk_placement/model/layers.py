@@ -28,6 +28,9 @@ which do not count (Shazeer and Stern 2018, arXiv 1804.04235)."""
 OUTER_BYTES_PER_PARAMETER = 2 * BYTES_PER_FP32
 """Of local SGD: from where the round began, and the outer velocity (Douillard et al. 2023, arXiv 2311.08105)."""
 
+SUM_BYTES_PER_PARAMETER = 2 * BYTES_PER_FP32
+"""Of one whose sum is under way: a replica's own outer gradient, and what becomes the sum."""
+
 BACKWARD_SHARE = 2 / 3
 """Of the FLOPs of a forward and a backward pass (Kaplan et al. 2020, arXiv 2001.08361, section 2.1)."""
 

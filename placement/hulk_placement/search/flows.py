@@ -11,6 +11,9 @@ from hulk_placement.collective.plan import CollectivePlan
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
 
+NUM_BUCKETS = (1, 2, 4)
+"""Of gradients, that are worth trying."""
+
 SLACK_BYTES = 4096
 SLACK_BYTES_A_RANK = 32
 """What rides behind the last bucket (`hulk_runtime.training.data_parallel.Tail`)."""

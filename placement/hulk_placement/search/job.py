@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from hulk_placement.cost.compute import SLOWEST_FLOPS_PER_S, is_any_known
 from hulk_placement.plan import Plan, Prediction
-from hulk_placement.search import uneven, why
+from hulk_placement.search import round_sizes, uneven, why
 from hulk_placement.search.arrange import arrange
 from hulk_placement.search.baselines import BASELINES
 from hulk_placement.search.choice import Choice, one_machine
@@ -59,10 +59,32 @@ def _place_ring(built: Problem, problem: Problem, seed: int, work: Work) -> Plan
     """
     num_steps = problem.workload.sync.planned_inner_steps or 1
     spaced = replace(problem, speed=tuple(speed / num_steps for speed in problem.speed))
-    best, bound_s = _best_uneven(spaced, seed, work) if problem.is_uneven else _best_equal(spaced, work)
+    best, bound_s = _best(spaced, seed, work)
     if best is None:
         return why.not_found(problem, work.done) if work.incomplete else why.no_ring(problem)
-    return _plan(built, best, (best.step_s - bound_s) / num_steps, work.done)
+    found = _plan(built, best, (best.step_s - bound_s) / num_steps, work.done)
+    sync = problem.workload.sync
+    if not (sync.is_local and sync.rounds.may_overlap and is_any_known(problem.workload, problem.topology)):
+        return found
+    return _overlapping(built, found, bound_s / num_steps, seed, work)
+
+
+def _overlapping(built: Problem, found: Plan, bound_s: float, seed: int, work: Work) -> Plan:
+    """The best by its prediction of the plan and those of other numbers of workers; by the search no sum is hidden."""
+    plan, among = round_sizes.best_size(built, found, work)
+    if among is not None and not work.exhausted:
+        num_steps = built.workload.sync.planned_inner_steps
+        other, _ = _best(replace(among, speed=tuple(speed / (num_steps or 1) for speed in among.speed)), seed, work)
+        if other is not None:
+            ring = make_plan(among, other.order, other.num_buckets, inner_steps=num_steps)
+            plan = min(plan, ring, key=lambda made: made.prediction.step_s)
+    least_s = round_sizes.least_step_s(built, bound_s, work)
+    return _explained(built, plan, plan.prediction.step_s - least_s, work.done)
+
+
+def _best(problem: Problem, seed: int, work: Work) -> tuple[Candidate | None, float]:
+    """The best ring, and the seconds below which no step can be."""
+    return _best_uneven(problem, seed, work) if problem.is_uneven else _best_equal(problem, work)
 
 
 def _best_equal(problem: Problem, work: Work) -> tuple[Candidate | None, float]:
@@ -166,6 +188,11 @@ def _improve(problem: Problem, best: Candidate, bound_s: float, work: Work) -> t
 def _plan(problem: Problem, best: Candidate, saved_s: float, iterations: int) -> Plan:
     """The plan of the best found; a better one could save so many seconds of a step."""
     made = make_plan(problem, best.order, best.num_buckets, inner_steps=problem.workload.sync.planned_inner_steps)
+    return _explained(problem, made, saved_s, iterations)
+
+
+def _explained(problem: Problem, made: Plan, saved_s: float, iterations: int) -> Plan:
+    """With the proven gap and the reasons."""
     plan = replace(made, iterations=iterations, optimality_gap=_gap(problem, made.prediction, saved_s))
     return replace(plan, why=why.sentences(problem, plan))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -125,7 +125,7 @@ class RegionSets:
         """Numbers of workers and the least seconds they compute; `free`: not every region must have one."""
         most = min(self.problem.max_workers, sum(len(self._slots[region]) for region in regions))
         least = max(self.problem.workload.min_workers, 1 if free else len(regions))
-        for num in range(least, most + 1) if most - least < MOST_SIZES else _spread(least, most):
+        for num in spread(least, most):
             workers = self._workers(frozenset() if free else regions, num, regions)
             yield num, compute_seconds(self.problem, [self.problem.speed[m] for m in workers])
 
@@ -155,11 +155,13 @@ def _backward_shares(problem: Problem) -> list[float]:
     return shares
 
 
-def _spread(least: int, most: int) -> list[int]:
-    """Some whole numbers, both ends among them, evenly by their logarithm.
+def spread(least: int, most: int) -> Sequence[int]:
+    """All whole numbers where they are few, else some, both ends among them, evenly by their logarithm.
 
-    >>> _spread(1, 1000)[:3], _spread(1, 1000)[-1]
-    ([1, 2, 3], 1000)
+    >>> spread(2, 4), spread(1, 1000)[:3], spread(1, 1000)[-1]
+    (range(2, 5), [1, 2, 3], 1000)
     """
+    if most - least < MOST_SIZES:
+        return range(least, most + 1)
     ratio = (most / least) ** (1 / MOST_SIZES)
     return sorted({least, most, *(round(least * ratio**power) for power in range(MOST_SIZES))})

@@ -12,7 +12,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from dataclasses import dataclass, field, replace
 
-from hulk_placement.cost.fragments import fragment_shares
+from hulk_placement.cost.fragments import fragment_shares, num_units
+from hulk_placement.cost.memory import fits
 from hulk_placement.cost.predict import fragment_sum, predict, stage_groups
 from hulk_placement.cost.streaming import waited_seconds
 from hulk_placement.plan import Plan
@@ -50,6 +51,7 @@ class Options:
     workload: Workload
     topology: Topology
     _sums: dict[float, tuple[float, float]] = field(init=False, default_factory=dict)
+    _fitting: dict[tuple[int, int], bool] = field(init=False, default_factory=dict)
 
     @property
     def num_steps(self) -> int:
@@ -75,17 +77,23 @@ class Options:
         return max(self.utilisation(number, self.delays(number)[-1], SLACK) for number in self.numbers())
 
     def numbers(self) -> range:
-        """Of fragments."""
-        given = self.workload.sync.rounds.fragments
-        most = min(MOST_FRAGMENTS, self.num_steps, max(1, len(self.workload.model.trained_sizes)))
+        """Of fragments. Where layers are not known the runtime takes as many as there are."""
+        given, model = self.workload.sync.rounds.fragments, self.workload.model
+        most = min(MOST_FRAGMENTS, self.num_steps)
+        if model.is_counted:
+            most = min(most, max(1, num_units(model.trained_sizes)))
         return range(1, most + 1) if given is None else range(given, given + 1)
 
     def delays(self, fragments: int) -> range:
-        """In steps."""
+        """In steps; where the planner chooses, as many as there is memory for."""
         given = self.workload.sync.rounds.delay_steps
         if given is not None:
             return range(given, given + 1)
-        return range(min(self.num_steps // fragments, self.num_steps - 1) + 1)
+        most = min(self.num_steps // fragments, self.num_steps - 1)
+        for latest in (most, most - 1):  # one step less, and no two are under way at once
+            if latest > 0 and self._fits(fragments, latest):
+                return range(latest + 1)
+        return range(1)
 
     def utilisation(self, fragments: int, delay: int, slack: float = 1.0) -> float:
         """The part of a step in which replicas do not wait for one another; with sums so many times as long."""
@@ -96,6 +104,16 @@ class Options:
         waited_s = waited_seconds(step_s, self.num_steps, delay, timed) / self.num_steps
         whole_s = step_s + waited_s
         return (step_s - prediction.tied_s) / whole_s if whole_s else 1.0
+
+    def _fits(self, fragments: int, delay: int) -> bool:
+        """Whether there is memory for what is under way; for all of the model, to know it of any."""
+        for asked in ((1, 1), (fragments, delay)):
+            if asked not in self._fitting:
+                plan = replace(self.plan, fragments=asked[0], delay_steps=asked[1])
+                self._fitting[asked] = fits(plan, self.workload, self.topology)
+            if self._fitting[asked]:
+                return True
+        return not self.workload.model.is_counted
 
     def _least(self) -> tuple[int, int]:
         return self.numbers()[0], self.delays(self.numbers()[0])[0]

@@ -9,14 +9,13 @@ from hulk_placement.cost.compute import is_any_known
 from hulk_placement.plan import Plan
 from hulk_placement.search import why, why_wan
 from hulk_placement.search.evaluate import Order
-from hulk_placement.search.flows import flows_of
+from hulk_placement.search.flows import NUM_BUCKETS, flows_of
 from hulk_placement.search.making import make_plan
 from hulk_placement.search.problem import Problem
 from hulk_placement.search.region_sets import RegionSet, RegionSets
 from hulk_placement.search.ring.region_graph import Work
 from hulk_placement.solution import Unplaced
 
-NUM_BUCKETS = (1, 2, 4)
 MOST_PLANNED = 4
 """Sets of regions of which the flows are planned to choose between them."""
 

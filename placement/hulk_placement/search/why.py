@@ -137,10 +137,29 @@ def _time(plan: Plan) -> str:
     if prediction.bottleneck is None:
         return f"A step computes for {compute_words(plan)}; one rank has nobody to talk to."
     source, target = prediction.bottleneck
+    if plan.inner_steps is not None:
+        return round_words(plan, f"; {source} to {target} is the worst edge")
     buckets = counted(plan.num_buckets, "bucket")
     return (
         f"A step computes for {compute_words(plan)} and reduces gradients for "
         f"{prediction.communication_s:.3f} s in {buckets}; {source} to {target} is the worst edge."
+    )
+
+
+def round_words(plan: Plan, link: str) -> str:
+    """What a step of replicas that train apart takes, and over which link their sums go."""
+    prediction, computed = plan.prediction, compute_words(plan)
+    if plan.delay_steps:
+        return (
+            f"A step computes for {computed}; in a round of {plan.inner_steps} steps "
+            f"{counted(plan.fragments, 'fragment')} of the layers come together, each merged "
+            f"{counted(plan.delay_steps, 'step')} later, for which a step waits {prediction.communication_s:.3f} s: "
+            f"{prediction.utilisation:.1%} of it is not waited{link}."
+        )
+    outer_s = prediction.communication_s * (plan.inner_steps or 1)
+    return (
+        f"A step computes for {computed}; the replicas come together after every {plan.inner_steps} steps for "
+        f"{outer_s:.3f} s, {prediction.communication_s:.3f} s a step{link}."
     )
 
 

@@ -6,12 +6,13 @@ All links between regions are taken to be faster or slower by one factor, and th
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from hulk_placement.collective.network import Network
 from hulk_placement.cost.predict import predict
 from hulk_placement.plan import Plan
+from hulk_placement.search.flows import NUM_BUCKETS
 from hulk_placement.search.problem import Problem
 from hulk_placement.search.streaming import Options
 from hulk_placement.sync import STREAMED
@@ -26,57 +27,72 @@ FASTEST = 1024.0
 NEAR = 1.01
 """Two factors that are as good as one."""
 
-Utilisation = Callable[[Topology], float]
-
 
 def needed(problem: Problem, plan: Plan, network: Network) -> str:
     """The narrowest link's bandwidth from which on each way computes for BUSY of a step."""
     narrowest = min(rate for row in network.rate for rate in row if rate) * 8 / 1e6
     parts = []
-    for words, utilisation in _ways(problem, plan):
-        factor = _least_factor(utilisation, problem.topology)
-        parts.append(f"{words} {'at none' if factor is None else f'from {_mbit(narrowest * factor)} Mbit/s on'}")
+    for words, plans in _ways(problem, plan):
+        parts.append(f"{words} {_from(narrowest, _least_factor(plans, problem))}")
     return (
         f"Replicas wait for at most {1 - BUSY:.0%} of a step, by the bandwidth of the narrowest link between regions "
         f"(it has {_mbit(narrowest)} Mbit/s, others change with it): {', '.join(parts)}."
     )
 
 
-def _ways(problem: Problem, plan: Plan) -> Iterator[tuple[str, Utilisation]]:
+def _from(mbit_per_s: float, factor: float | None) -> str:
+    if factor is None:
+        return "at none"
+    rate = f"{_mbit(mbit_per_s * factor)} Mbit/s"
+    return f"already at {rate}" if factor <= 1 / FASTEST else f"from {rate} on"
+
+
+def _ways(problem: Problem, plan: Plan) -> Iterator[tuple[str, Sequence[Plan]]]:
+    """Each in words, with the plans of which the best counts."""
     assert plan.collective is not None
-    flows, workload = plan.collective, problem.workload
+    flows, rounds = plan.collective, problem.workload.sync.rounds
+    options = Options(plan, problem.workload, problem.topology)
 
     def of(compression: str, num_steps: int | None) -> Plan:
         sent = replace(flows, compression=compression)
         return replace(plan, collective=sent, inner_steps=num_steps, fragments=1, delay_steps=0)
 
-    def at_once(asked: Plan) -> Utilisation:
-        return lambda topology: predict(asked, workload, topology).utilisation
-
-    def late(asked: Plan) -> Utilisation:
-        def found(topology: Topology) -> float:
-            options = Options(replace(asked, prediction=predict(asked, workload, topology)), workload, topology)
-            return options.utilisation(plan.fragments, options.delays(plan.fragments)[-1])
-
-        return found
-
-    exact = "none" if workload.sync.rounds.may_overlap else flows.compression
-    yield "a sum in every step", at_once(of(exact, None))
-    yield "all layers at once", at_once(of(exact, plan.inner_steps))
-    for compression in STREAMED if workload.sync.rounds.may_overlap else ():
+    exact = "none" if rounds.may_overlap else flows.compression
+    yield "a sum in every step", [replace(of(exact, None), num_buckets=number) for number in NUM_BUCKETS]
+    yield "all layers at once", [of(exact, plan.inner_steps)]
+    for compression in STREAMED if rounds.may_overlap else ():
+        once = of(compression, plan.inner_steps)
         words = "streaming" + (f" in {compression}" if compression != "none" else "")
-        yield words, late(of(compression, plan.inner_steps))
+        late = [replace(once, fragments=num, delay_steps=options.delays(num)[-1]) for num in options.numbers()]
+        yield words, late
 
 
-def _least_factor(utilisation: Utilisation, topology: Topology) -> float | None:
-    """The least factor on all bandwidths between regions with which a way reaches BUSY; None: no factor is enough."""
-    low, high = 1 / FASTEST, FASTEST
-    if utilisation(_scaled(topology, high)) < BUSY:
-        return None
+def _least_factor(plans: Sequence[Plan], problem: Problem) -> float | None:
+    """The least factor on all bandwidths between regions with which a plan reaches BUSY.
+
+    None: no factor is enough; 1 / FASTEST: any is.
+    """
+    least = None
+    for plan in plans:
+
+        def is_enough(factor: float, plan: Plan = plan) -> bool:
+            found = predict(plan, problem.workload, _scaled(problem.topology, factor))
+            return found.utilisation >= BUSY
+
+        high = FASTEST if least is None else least / NEAR
+        if high > 1 / FASTEST and is_enough(high):
+            least = _least(is_enough, high)
+    return least
+
+
+def _least(is_enough: Callable[[float], bool], high: float) -> float:
+    """The least factor that is enough, as `high` is."""
+    low = 1 / FASTEST
+    if is_enough(low):
+        return low
     while high / low > NEAR:
         middle = math.sqrt(low * high)
-        is_enough = utilisation(_scaled(topology, middle)) >= BUSY
-        low, high = (low, middle) if is_enough else (middle, high)
+        low, high = (low, middle) if is_enough(middle) else (middle, high)
     return high
 
 

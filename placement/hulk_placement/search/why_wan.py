@@ -15,6 +15,7 @@ from hulk_placement.cost.predict import predict
 from hulk_placement.cost.wan import simulated
 from hulk_placement.plan import Plan
 from hulk_placement.search import why, why_streaming
+from hulk_placement.search.flows import NUM_BUCKETS
 from hulk_placement.search.problem import Problem
 from hulk_placement.solution import Unplaced
 from hulk_placement.words import counted
@@ -60,19 +61,8 @@ def _time(plan: Plan) -> str:
     buckets = counted(plan.num_buckets, "bucket")
     ends = prediction.bottleneck
     link = "" if ends is None else f"; {ends[0]} to {ends[1]} is the busiest link"
-    if plan.inner_steps is not None and plan.delay_steps:
-        return (
-            f"A step computes for {why.compute_words(plan)}; in a round of {plan.inner_steps} steps "
-            f"{counted(plan.fragments, 'fragment')} of the layers come together, each merged "
-            f"{counted(plan.delay_steps, 'step')} later, for which a step waits {prediction.communication_s:.3f} s: "
-            f"{prediction.utilisation:.1%} of it is not waited{link}."
-        )
     if plan.inner_steps is not None:
-        outer_s = prediction.communication_s * plan.inner_steps
-        return (
-            f"A step computes for {why.compute_words(plan)}; the replicas come together after every "
-            f"{plan.inner_steps} steps for {outer_s:.3f} s, {prediction.communication_s:.3f} s a step{link}."
-        )
+        return why.round_words(plan, link)
     return (
         f"A step computes for {why.compute_words(plan)} and then waits {prediction.communication_s:.3f} s for "
         f"Hulk's own all-reduce of gradients in {buckets}{link}."
@@ -117,9 +107,14 @@ def _other_way(problem: Problem, plan: Plan) -> str:
     """What a step takes of local SGD where the plan is synchronous, and the other way round; of the same workers."""
     inner_steps = plan.inner_steps or problem.workload.sync.inner_steps
     local = plan if plan.inner_steps else replace(plan, num_buckets=1, inner_steps=inner_steps)
+    numbers = NUM_BUCKETS if plan.inner_steps else (plan.num_buckets,)
     synchronous = replace(plan, inner_steps=None, fragments=1, delay_steps=0)
-    local_s, synchronous_s = (predict(way, problem.workload, problem.topology).step_s for way in (local, synchronous))
-    buckets = counted(plan.num_buckets, "bucket")
+
+    def seconds(way: Plan) -> float:
+        return predict(way, problem.workload, problem.topology).step_s
+
+    local_s, each_s = seconds(local), {num: seconds(replace(synchronous, num_buckets=num)) for num in numbers}
+    synchronous_s, buckets = min(each_s.values()), counted(min(numbers, key=each_s.__getitem__), "bucket")
     return (
         f"Local SGD with {inner_steps} inner steps is predicted to take {local_s:.3f} s a step on these workers, a "
         f"synchronous step {synchronous_s:.3f} s (gradients in {buckets})."
