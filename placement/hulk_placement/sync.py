@@ -9,6 +9,8 @@ MODES = ("auto", "ring", "wan", "local")
 COMPRESSIONS = ("none", "bf16", "int8", "int4")
 STREAMED = ("none", "int8", "int4")
 """How outer gradients may be sent where the planner chooses, those that lose least first."""
+WARMUP_PART = 5
+"""Of all steps one in so many is before replicas train apart, if not said (docs/benchmarks/compression.md)."""
 ON_REGION_LOSS = ("restart", "continue")
 ENCRYPTIONS = ("wan", "none")
 

@@ -58,6 +58,32 @@ def test_a_given_plan_is_predicted_and_its_parts_sum_to_the_step(hulk: Hulk) -> 
     assert found["fitsMemory"] is True
 
 
+@pytest.mark.parametrize(("asked", "num_together"), [({}, 4000), ({"warmupSteps": 50}, 50), ({"warmupSteps": 0}, 0)])
+def test_the_whole_training_has_the_longer_steps_of_its_warm_up(
+    hulk: Hulk, tmp_path: Path, asked: dict[str, int], num_together: int
+) -> None:
+    def predicted(sync: dict[str, Any]) -> dict[str, Any]:
+        document = yaml.safe_load((EXAMPLES / "workload.yaml").read_text())
+        document["sync"] = {"compression": "none", **sync}
+        workload = tmp_path / "workload.yaml"
+        workload.write_text(yaml.safe_dump(document))
+        _, printed, _ = hulk("predict", "-t", FILES[1], "-w", workload, "-p", given, "-o", "json")
+        found: dict[str, Any] = json.loads(printed)
+        return found
+
+    given = tmp_path / "plan.yaml"
+    plan = yaml.safe_load((EXAMPLES / "plan.yaml").read_text())
+    given.write_text(yaml.safe_dump(plan))
+    every = predicted({"mode": "ring"})
+    given.write_text(yaml.safe_dump({**plan, "innerSteps": 50}))
+    apart = predicted({"mode": "local", **asked})
+    seconds = num_together * every["stepMicroseconds"] + (20000 - num_together) * apart["stepMicroseconds"]
+    assert every["stepMicroseconds"] > 1.05 * apart["stepMicroseconds"]
+    assert apart["training"]["hours"] == pytest.approx(seconds / 3.6e9, rel=1e-3)
+    prices = num_together * every["pricePerStep"] + (20000 - num_together) * apart["pricePerStep"]
+    assert apart["training"]["price"] == pytest.approx(prices, rel=1e-3)
+
+
 def test_a_prediction_is_a_table_for_people_and_the_same_as_yaml(hulk: Hulk) -> None:
     _, table, notes = hulk("predict", *MEASURED, "-p", EXAMPLES / "measured-plan.yaml")
     for words in ("measured: 3 x 2 x 1", "gpipe", "parameter-server", "predicted = compute", "memory", "node-1", "0-4"):

@@ -26,7 +26,7 @@ def plan(layout: Layout, stages: tuple[int, ...], workers: dict[str, int]) -> Pl
 
 
 def summary(found: Plan) -> PlanSummary:
-    return plan_summary(HulkJob.model_validate(job({})), found, "digest", TOPOLOGY, MODEL)
+    return plan_summary(HulkJob.model_validate(job({})), found, "digest", TOPOLOGY, MODEL, warmup_steps=200)
 
 
 def places(found: Plan) -> list[tuple[str, int, int, tuple[str, ...]]]:
@@ -88,7 +88,8 @@ def test_replicas_that_train_apart_say_how_they_come_together_and_how_little_the
     waits = replace(NOT_PREDICTED, step_s=1.0, compute_s=0.961, communication_s=0.039)
     found, now = summary(apart).rounds, datetime(2026, 1, 1, tzinfo=UTC)
     assert found is not None
-    assert found.model_dump() == {"inner_steps": 50, "fragments": 4, "delay_steps": 2, "compression": "none"}
+    expected = {"inner_steps": 50, "fragments": 4, "delay_steps": 2, "compression": "none", "warmup_steps": 200}
+    assert found.model_dump() == expected
     assert prediction_summary(waits, apart, "assumed", now).utilisation_percent == 96
     assert summary(every).rounds is None
     assert prediction_summary(waits, every, "assumed", now).utilisation_percent is None
@@ -97,5 +98,5 @@ def test_replicas_that_train_apart_say_how_they_come_together_and_how_little_the
     shown = found_job.model_copy(update={"status": found_job.status.model_copy(update=status)})
     console = Console(file=StringIO(), width=200)
     console.print(tables.job_state(shown, now))
-    words = "50 steps in 4 fragments, each merged 2 steps late; predicted utilisation 96%"
+    words = "50 steps in 4 fragments, each merged 2 steps late; the first 200 together; predicted utilisation 96%"
     assert words in console.file.getvalue()  # type: ignore[attr-defined]

@@ -181,6 +181,16 @@ async def test_shares_follow_the_speeds_that_nodes_showed(shares: str | None, ex
         assert [summary.smallest_share, summary.largest_share] == expected
 
 
+async def test_the_plan_of_replicas_that_train_apart_says_how_many_steps_come_before() -> None:
+    one = job("one", training={"globalBatch": 8, "steps": 1000}, sync={"mode": "local"})
+    async with planning_over(node("a"), node("b"), one) as world:
+        world.planner.request("lab/one")
+        answer = await world.answer("one")
+        assert isinstance(answer, Planned)
+        assert answer.summary.rounds is not None
+        assert answer.summary.rounds.warmup_steps == 200
+
+
 async def test_speeds_of_another_workload_decide_until_the_pods_measure() -> None:
     other = job("other", training={"globalBatch": 8, "steps": 10, "optimizer": "sgd"})
     one = job("one", training={"globalBatch": 8, "steps": 10, "shares": "planned"})

@@ -4,7 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from hulk_operator import names
@@ -12,13 +13,14 @@ from hulk_operator.api import CheckpointStatus, ConditionType, HulkJob, Observed
 from hulk_operator.cluster import HULK_JOBS, NODE_PROFILES, ApiResource, Object
 from hulk_operator.planning.commit import packed_bases
 from hulk_operator.planning.inventory import Reader
-from hulk_operator.planning.process import Search
+from hulk_operator.planning.process import Question, Search
 from hulk_operator.planning.replan_review import is_reviewed, restart_of
 from hulk_operator.planning.replan_reviewer import Reviewer
 from hulk_operator.planning.reservations import Held
 from hulk_operator.reconcile.types import FullPlan, Planned, Review
 from hulk_operator.status import with_condition
 from hulk_operator.watched.informers import read
+from hulk_placement.replan.answer import Replanned
 from hulk_placement.replan.decide import Policy
 from hulk_placement.solution import Budget
 from test_planning import World, job, node, planning_over
@@ -179,6 +181,19 @@ async def test_a_link_that_drifted_far_moves_a_job_that_has_far_to_go(trains: Si
     assert found.gain_s > 1.5 * found.cost_s
     assert "is gained over 900,000 steps" in found.reason
     assert trains.told == ["lab/one"]
+
+
+async def test_of_a_warm_up_what_has_been_made_is_no_part_of_the_gain(trains: Site, search: Search) -> None:
+    asked: list[Question] = []
+
+    async def replan(question: Question) -> Replanned:
+        asked.append(question)
+        return await search.replan(question)
+
+    trains.become(*profiles(6 * NEAR_US, NEXT_US))
+    trains.now += timedelta(seconds=PAUSE_S)
+    await trains.reviewer.look(cast("Search", SimpleNamespace(replan=replan)))
+    assert [(one.situation.num_made, one.situation.steps_left) for one in asked] == [(100_000, 900_000)]
 
 
 async def test_one_that_is_nearly_done_stays_and_says_why(search: Search) -> None:

@@ -14,6 +14,7 @@ from hulk_operator.api import (
     Observed,
     PredictionSummary,
     RegionShare,
+    RoundsSummary,
     Startup,
 )
 from hulk_operator.cluster import CONFIG_MAPS, NETWORK_POLICIES, PODS, SERVICES, Forbidden, QuotaExceeded
@@ -718,6 +719,20 @@ def test_progress_is_written_down_with_its_error() -> None:
     assert observed.refused_checkpoints == 3
     assert made.view.status.checkpoint is not None
     assert made.view.status.checkpoint.step == 2
+
+
+@pytest.mark.parametrize(("step", "error"), [(200, None), (210, None), (211, "0.2500")])
+def test_no_step_of_the_warm_up_is_compared_with_the_prediction(step: int, error: str | None) -> None:
+    """The prediction is of the steps after it; what is observed is the median of 20."""
+    before = running()
+    assert before.plan is not None
+    rounds = RoundsSummary(inner_steps=50, fragments=1, delay_steps=0, compression="none", warmup_steps=200)
+    plan = before.plan.model_copy(update={"rounds": rounds})
+    status = before.model_copy(update={"prediction": PREDICTION, "plan": plan})
+    sighting = Sighting(1, ago(1), Observation(attempt=1, step=step, step_s=0.0004))
+    made = decide(view(status, full=full(), memory=replace(SWEPT, started=1, sighting=sighting), pods=gang()))
+    assert made.view.status.observed is not None
+    assert (made.view.status.observed.step, made.view.status.observed.relative_error) == (step, error)
     assert [poll.after_s for poll in actions(made, Poll)] == [Timing().poll_s - 1]
 
 

@@ -545,6 +545,22 @@ def of_the_job() -> None:
     same(model, reference.trained([1.0] * dist.get_world_size(), 13, 6, PARTS, 2, 0.5, outer=outer))
 
 
+def resumed_without_a_state() -> None:
+    """By a script's own checkpoint, of more steps than the job's warm-up has: replicas train apart at once."""
+    model = reference.network()
+    optimizer = reference.adamw(model)
+    for step in range(1, 10):
+        reference.train(model, optimizer, step, 0)
+    again = copy.deepcopy(model)
+    after = reference.adamw(again)
+    after.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+    with hulk.DiLoCo(again, after) as diloco:
+        assert diloco.step == 7
+        reference.train(again, after, 10, dist.get_rank())
+        reference.train(model, optimizer, 10, dist.get_rank())
+        same(again, model)
+
+
 KINDS: dict[str, Callable[[], None]] = {
     name: found for name, found in list(globals().items()) if callable(found) and found.__module__ == "__main__"
 }

@@ -1,5 +1,6 @@
 """hulk.DiLoCo: over gloo worlds what one process computes by the papers' equations; what cannot be is refused."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,39 @@ def test_a_job_has_as_many_fragments_as_a_script_has_layers_and_steps(monkeypatc
     assert len(hulk.DiLoCo(net, sgd(net), sync_every=2).state_dict()["fragments"]) == 2
     with pytest.raises(ValueError, match="delay 7 must be >= 0 and below sync_every, 7"):
         hulk.DiLoCo(net, sgd(net), sync_every=7, delay=7)
+
+
+@pytest.mark.parametrize(
+    ("name", "make", "num_made", "given", "left"),
+    [
+        ("a new one", torch.optim.AdamW, 0, {}, 7),
+        ("resumed within the warm-up", torch.optim.AdamW, 5, {}, 2),
+        ("resumed after it", torch.optim.AdamW, 20, {}, 0),
+        ("steps are not counted", partial(torch.optim.SGD, momentum=0.9), 1, {}, 0),
+        ("zeros to load into", partial(torch.optim.SGD, momentum=0.9), 0, {}, 7),
+        ("as the script says", torch.optim.AdamW, 20, {"warmup": 7}, 7),
+    ],
+)
+def test_a_script_that_resumes_by_itself_warms_up_for_what_is_left_of_the_job_s_warmup(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str, make, num_made, given, left
+) -> None:
+    monkeypatch.setattr(Job, "here", classmethod(lambda cls: Job(3, warmup=7)))
+    net = model(1)
+    before = make(net.parameters(), lr=0.1)
+    for _ in range(num_made or 1):
+        for one in net.parameters():
+            one.grad = torch.ones_like(one) if num_made else torch.zeros_like(one)
+        if num_made or name == "zeros to load into":
+            before.step()
+    optimizer = make(net.parameters(), lr=0.1)
+    optimizer.load_state_dict(before.state_dict())
+    with hulk.DiLoCo(net, optimizer, **given) as diloco:
+        assert diloco.step == 7 - left
+    assert capsys.readouterr().out == f"hulk: DiLoCo warms up for {left} of 7 steps\n"
+
+
+def test_replicas_that_a_script_resumes_train_apart_at_once(job, make_plan) -> None:
+    run(job, make_plan((1, 1), sync={**STREAMED, "warmupSteps": 7}), "resumed_without_a_state")
 
 
 @pytest.mark.parametrize("compression", ["none", "int8"])

@@ -18,6 +18,7 @@ from hulk_operator.api.base import (
     Resource,
     list_map,
 )
+from hulk_operator.api.model import MAX_STEPS
 
 MAX_PLACES = 16
 MAX_PLACE_REGIONS = 4
@@ -59,7 +60,7 @@ class LayersPlace(Resource):
 class StagePlace(Resource):
     """A pipeline stage: its layers, and where they are in all replicas together."""
 
-    stage: Annotated[Count, Field(description="Number; 0 has the first layers.")]
+    stage: Annotated[int, Field(ge=0, le=MAX_STAGES - 1, description="Number; 0 has the first layers.")]
     layers: Annotated[str, Field(max_length=16, description="Their numbers, both ends among them, such as 0-13.")]
     num_accelerators: Annotated[Count, Field(description="Accelerators that have them.")]
     num_nodes: Annotated[Count, Field(description="Nodes that have them.")]
@@ -111,6 +112,9 @@ class RoundsSummary(Resource):
         int, Field(ge=0, le=100_000, description="Steps that training goes on while a fragment is summed.")
     ]
     compression: Annotated[str, Field(max_length=4, description="What crosses regions.")]
+    warmup_steps: Annotated[
+        int, Field(ge=0, le=MAX_STEPS, description="First steps, in each of which gradients are summed.")
+    ] = 0
 
 
 class PlanSummary(Resource):

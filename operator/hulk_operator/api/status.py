@@ -199,7 +199,9 @@ class Observed(Resource):
             description="What the attempt found in its checkpoints' folder that is not the job's own; absent = nothing."
         ),
     ] = None
-    relative_error: Annotated[Number | None, Field(description="(predicted - observed) / observed step time.")] = None
+    relative_error: Annotated[
+        Number | None, Field(description="(predicted - observed) / observed step time; none in a warm-up.")
+    ] = None
     wan: Annotated[WanObserved | None, Field(description="All-reduces by algorithm `wan`; absent = none.")] = None
     pipeline: Annotated[
         PipelineObserved | None,

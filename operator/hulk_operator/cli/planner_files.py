@@ -94,7 +94,7 @@ def replan_workload(
     _notes(read.warnings)
     current = read_current(plan_path, read.workload, topology)
     left = read.num_steps - num_made
-    found = replan(current.plan, current.basis, read.workload, topology, Situation(left, held_s), read.moving)
+    found = replan(current.plan, current.basis, read.workload, topology, Situation(left, held_s, num_made), read.moving)
     report = replan_report(current.plan, found, topology, left)
     if found.verdict is Verdict.MOVE and found.new is not None:
         return report, kept_of(Made(found.new, read.workload, topology))

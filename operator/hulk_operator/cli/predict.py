@@ -5,7 +5,8 @@ A further row is a field of the report, a line in `predict_report` that fills it
 
 from collections.abc import Callable, Iterable, Iterator
 
-from hulk_placement.plan import Layout, Plan, Prediction
+from hulk_placement.cost.warm_up import predict_warm_up, steps_left
+from hulk_placement.plan import Layout, Plan
 from hulk_placement.report.guesses import guessed_speeds
 from hulk_placement.report.rows import MemoryRow, StepPartRow, View
 from hulk_placement.report.view import view
@@ -95,7 +96,7 @@ def predict_report(plan: Plan, workload: Workload, topology: Topology, num_steps
         price_per_hour=per_hour or None,
         price_per_step=found.price or None,
         traffic_price_per_step=max(0.0, found.price - per_hour * found.step_s / 3600) or None,
-        training=None if num_steps is None else _training(num_steps, found),
+        training=None if num_steps is None else _training(num_steps, plan, workload, topology),
         calibrated=found.calibrated,
         guessed_speeds=guessed_speeds(plan, workload, topology),
         cells=tuple(_cells(plan, workload.model.num_layers)),
@@ -110,8 +111,15 @@ def _fits(memory: Iterable[MemoryRow]) -> bool | None:
     return False if False in verdicts else None if None in verdicts else True
 
 
-def _training(num_steps: int, step: Prediction) -> TrainingRow:
-    return TrainingRow(steps=num_steps, hours=num_steps * step.step_s / 3600, price=num_steps * step.price or None)
+def _training(num_steps: int, plan: Plan, workload: Workload, topology: Topology) -> TrainingRow:
+    num_together, step = min(num_steps, steps_left(plan, workload)), plan.prediction
+    together = predict_warm_up(plan, workload, topology) if num_together else step
+    num_after = num_steps - num_together
+    return TrainingRow(
+        steps=num_steps,
+        hours=(num_together * together.step_s + num_after * step.step_s) / 3600,
+        price=num_together * together.price + num_after * step.price or None,
+    )
 
 
 def _cells(plan: Plan, num_layers: int) -> Iterator[CellRow]:

@@ -278,9 +278,11 @@ def _rounds_words(rounds: RoundsSummary, prediction: PredictionSummary | None) -
     """How replicas that train apart come together, and what part of a step they are predicted not to wait."""
     late = f", each merged {counted(rounds.delay_steps, 'step')} late" if rounds.delay_steps else ""
     short = "" if rounds.compression == "none" else f", as {rounds.compression}"
+    together = f"; the first {rounds.warmup_steps} together" if rounds.warmup_steps else ""
     percent = None if prediction is None else prediction.utilisation_percent
     busy = "" if percent is None else f"; predicted utilisation {percent}%"
-    return f"{counted(rounds.inner_steps, 'step')} in {counted(rounds.fragments, 'fragment')}{late}{short}{busy}"
+    parts = f"{counted(rounds.inner_steps, 'step')} in {counted(rounds.fragments, 'fragment')}"
+    return f"{parts}{late}{short}{together}{busy}"
 
 
 def explained(report: ExplainReport, job: HulkJob, now: datetime) -> RenderableType:

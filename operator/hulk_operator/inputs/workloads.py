@@ -13,7 +13,7 @@ from typing import Any, Final
 from hulk_placement.layer_pins import LayerPin
 from hulk_placement.model import Model, Trainable, Transformer
 from hulk_placement.model.hugging_face import from_config
-from hulk_placement.sync import DILOCO, Rounds, Sync
+from hulk_placement.sync import DILOCO, WARMUP_PART, Rounds, Sync
 from hulk_placement.workload import Workload, heads_words
 
 from hulk_operator import api
@@ -44,8 +44,6 @@ from hulk_operator.inputs.unknown_model import stand_in
 Texts = Mapping[tuple[str, str, str], str]
 """What ConfigMaps hold, by their namespace, name and key."""
 
-WARMUP_PART: Final = 5
-"""Of all steps one in so many is before replicas train apart, if not said (docs/benchmarks/compression.md)."""
 OBJECTIVES: Final = {"time": "time", "throughputPerMoney": "throughput-per-money"}
 
 

@@ -48,7 +48,7 @@ JOB_OBSERVED: Final = Definition(
     "hulk_job_observed_step_seconds", Kind.GAUGE, _JOB, "Median of the last observed step times."
 )
 JOB_ERROR: Final = Definition(
-    "hulk_job_step_relative_error", Kind.GAUGE, _JOB, "(predicted - observed) / observed step time."
+    "hulk_job_step_relative_error", Kind.GAUGE, _JOB, "(predicted - observed) / observed step time; none in a warm-up."
 )
 JOB_SUM_PREDICTED: Final = Definition(
     "hulk_job_all_reduce_predicted_seconds",

@@ -104,7 +104,7 @@ def question(
     observed, kept = job.status.observed, job.status.checkpoint
     made = observed.step if observed else 0
     moving = Moving(restart_of(job), kept.bytes if kept and kept.bytes else None, is_stored=True)
-    situation = Situation(max(0, job.spec.training.num_steps - made), held_s)
+    situation = Situation(max(0, job.spec.training.num_steps - made), held_s, made)
     return Question(full.plan, basis, replace(workload, kept={}), free, situation, moving, policy)
 
 

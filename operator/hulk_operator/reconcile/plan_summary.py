@@ -52,9 +52,18 @@ def whole(value: float) -> int:
 
 
 def plan_summary(
-    job: HulkJob, plan: Plan, digest: str, topology: Topology, model: Model, host_ports: HostPorts | None = None
+    job: HulkJob,
+    plan: Plan,
+    digest: str,
+    topology: Topology,
+    model: Model,
+    host_ports: HostPorts | None = None,
+    warmup_steps: int = 0,
 ) -> PlanSummary:
-    """The plan by regions and stages, its ring order folded, and its slowest link as it is known now."""
+    """The plan by regions and stages, its ring order folded, and its slowest link as it is known now.
+
+    `warmup_steps`: of a job whose replicas train apart.
+    """
     regions = sorted({worker.region for worker in plan.workers})
     return PlanSummary(
         name=names.plan_config_map(job.metadata.name, plan.attempt),
@@ -71,7 +80,7 @@ def plan_summary(
         largest_share=max(plan.shares),
         layout=_layout(plan),
         schedule=plan.schedule if plan.layout.pipeline > 1 else "",
-        rounds=_rounds(plan),
+        rounds=_rounds(plan, warmup_steps),
         regions=tuple(_share(plan, region) for region in regions),
         layers=tuple(_places(plan, model.num_layers))[:MAX_PLACES],
         stages=tuple(islice(_stages(plan, model.num_layers), MAX_STAGES)),
@@ -117,7 +126,7 @@ def _price_per_hour(plan: Plan, topology: Topology) -> str | None:
     return f"{accelerators_per_s(plan, topology) * 3600:.4f}"
 
 
-def _rounds(plan: Plan) -> RoundsSummary | None:
+def _rounds(plan: Plan, warmup_steps: int) -> RoundsSummary | None:
     if plan.inner_steps is None:
         return None
     return RoundsSummary(
@@ -125,6 +134,7 @@ def _rounds(plan: Plan) -> RoundsSummary | None:
         fragments=plan.fragments,
         delay_steps=plan.delay_steps,
         compression="none" if plan.collective is None else plan.collective.compression,
+        warmup_steps=warmup_steps,
     )
 
 

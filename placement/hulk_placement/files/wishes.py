@@ -80,6 +80,7 @@ def _batches(document: WorkloadFile) -> Iterator[str]:
         ("innerSteps", sync.inner_steps),
         ("fragments", sync.fragments),
         ("delaySteps", sync.delay_steps),
+        ("warmupSteps", sync.warmup_steps),
     ):
         if value is not None and sync.mode != "local":
             yield f"sync.{key} is for sync.mode local, not for {sync.mode}"

@@ -178,6 +178,8 @@ class SyncPart(Part):
     """Of mode local: parts of the layers that come together in turn; absent = chosen by the links."""
     delay_steps: Number | None = None
     """Of mode local: steps that training goes on while a fragment is summed; absent = chosen by the links."""
+    warmup_steps: Number | None = None
+    """Of mode local: first steps, in each of which gradients are summed; absent = a fifth of training.steps."""
     compression: Annotated[str, OneOf(("auto", *COMPRESSIONS))] = "auto"
     """What Hulk's own all-reduce sends between regions; auto = none, in mode local whatever the links need."""
     on_region_loss: Annotated[str, OneOf(ON_REGION_LOSS)] = "restart"

@@ -24,7 +24,7 @@ from hulk_placement.model.profile import parse_profile
 from hulk_placement.model.transformer import architecture
 from hulk_placement.nccl import Algorithm, Nccl, ProtocolName
 from hulk_placement.restart import Moving
-from hulk_placement.sync import DILOCO, Rounds, Sync
+from hulk_placement.sync import DILOCO, WARMUP_PART, Rounds, Sync
 from hulk_placement.topology import Topology
 from hulk_placement.workload import Workload
 
@@ -142,7 +142,7 @@ def _workload(document: WorkloadFile, model: Model, topology: Topology) -> Workl
             speed.machine: speed.micro_batch for speed in document.measured_speeds if speed.micro_batch is not None
         },
         likely_flops_per_s={speed.machine: speed.flops_per_second for speed in document.likely_speeds},
-        sync=_sync(document.sync),
+        sync=_sync(document.sync, training.steps),
         memory=to_memory(training.memory),
         stage_transport=training.stage_transport,
         nccl=_nccl(document.nccl),
@@ -163,7 +163,7 @@ def _nccl(asked: NcclPart) -> Nccl:
     )
 
 
-def _sync(asked: SyncPart) -> Sync:
+def _sync(asked: SyncPart, num_steps: int | None) -> Sync:
     return Sync(
         asked.mode,
         Sync().inner_steps if asked.inner_steps is None else asked.inner_steps,
@@ -171,12 +171,17 @@ def _sync(asked: SyncPart) -> Sync:
         on_region_loss=asked.on_region_loss,
         fixed_shares=asked.fixed_shares,
         encryption=asked.encryption,
-        rounds=_rounds(asked) if asked.mode == "local" else DILOCO,
+        rounds=_rounds(asked, num_steps) if asked.mode == "local" else DILOCO,
     )
 
 
-def _rounds(asked: SyncPart) -> Rounds:
-    return Rounds(fragments=asked.fragments, delay_steps=asked.delay_steps, any_precision=asked.compression == "auto")
+def _rounds(asked: SyncPart, num_steps: int | None) -> Rounds:
+    return Rounds(
+        fragments=asked.fragments,
+        delay_steps=asked.delay_steps,
+        warmup_steps=(num_steps or 0) // WARMUP_PART if asked.warmup_steps is None else asked.warmup_steps,
+        any_precision=asked.compression == "auto",
+    )
 
 
 def _model(document: WorkloadFile, folder: Path) -> Model:

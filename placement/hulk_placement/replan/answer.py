@@ -13,10 +13,14 @@ from hulk_placement.solution import Unplaced
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """How far the training is, and how long the cluster has been as it is now."""
+    """How far the training is, and how long the cluster has been as it is now.
+
+    `num_made`: steps so far, of which the warm-up of local SGD is less.
+    """
 
     steps_left: int
     held_s: float = float("inf")
+    num_made: int = 0
 
     def __post_init__(self) -> None:
         if self.steps_left < 0 or not self.held_s >= 0:

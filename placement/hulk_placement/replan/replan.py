@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from hulk_placement.basis import Basis
 from hulk_placement.cost.compute import is_any_known
 from hulk_placement.cost.money import accelerators_per_s, judged
+from hulk_placement.cost.warm_up import predict_warm_up, steps_left
 from hulk_placement.plan import Plan
 from hulk_placement.replan import starts
 from hulk_placement.replan.answer import Replanned, Situation
@@ -57,14 +58,14 @@ def replan(
     if isinstance(current, Plan):
         moving = replace(moving, repeated_steps=0.0)
     options = [_option(plan, new, workload, topology, moving, situation) for new in found]
-    best = _best(options, current, workload, topology)
+    best = _best(options, current, workload, topology, situation)
     if isinstance(current, str):
         reason = f"The plan cannot go on: {current}. {_words(plan, best, workload, situation)}"
         return Replanned(Verdict.MOVE, reason, changed, None, best.plan, best.cost, None)
     unit = _unit(workload)
     weighed = Weighed(
-        step=_step(current, workload, topology),
-        new_step=_step(best.plan, workload, topology),
+        step=_step(current, workload, topology, situation),
+        new_step=_step(best.plan, workload, topology, situation),
         steps_left=situation.steps_left,
         cost=best.cost.seconds * _price(best.plan, workload, topology),
         unit=unit,
@@ -73,11 +74,13 @@ def replan(
     return Replanned(verdict, reason, changed, current, best.plan, best.cost, weighed)
 
 
-def _best(options: list[_Option], current: Plan | str, workload: Workload, topology: Topology) -> _Option:
+def _best(
+    options: list[_Option], current: Plan | str, workload: Workload, topology: Topology, situation: Situation
+) -> _Option:
     """The one that ends first; where the current plan can go on, of those with a better step, if there are any."""
     if isinstance(current, Plan):
-        step = _step(current, workload, topology)
-        better = [option for option in options if _step(option.plan, workload, topology) < step * (1 - ROUNDING)]
+        least = _step(current, workload, topology, situation) * (1 - ROUNDING)
+        better = [option for option in options if _step(option.plan, workload, topology, situation) < least]
         options = better or options
     return min(options, key=lambda option: option.total)
 
@@ -95,8 +98,8 @@ def _option(
     old: Plan, new: Plan, workload: Workload, topology: Topology, moving: Moving, situation: Situation
 ) -> _Option:
     cost = move_cost(old, new, workload, topology, moving)
-    total = cost.seconds * _price(new, workload, topology) + situation.steps_left * _step(new, workload, topology)
-    return _Option(new, cost, total)
+    steps = situation.steps_left * _step(new, workload, topology, situation)
+    return _Option(new, cost, cost.seconds * _price(new, workload, topology) + steps)
 
 
 def _unit(workload: Workload) -> str:
@@ -108,8 +111,18 @@ def _price(plan: Plan, workload: Workload, topology: Topology) -> float:
     return 1.0 if workload.objective == "time" else accelerators_per_s(plan, topology)
 
 
-def _step(plan: Plan, workload: Workload, topology: Topology) -> float:
-    """What a step costs, in what the workload is to save.
+def _step(plan: Plan, workload: Workload, topology: Topology, situation: Situation) -> float:
+    """What a step costs, in the mean over those left: of local SGD's warm-up, and after it."""
+    num_together = min(situation.steps_left, steps_left(plan, workload, situation.num_made))
+    after = _cost(plan, workload, topology)
+    if not num_together:
+        return after
+    warm_up = replace(plan, prediction=predict_warm_up(plan, workload, topology))
+    return after + num_together / situation.steps_left * (_cost(warm_up, workload, topology) - after)
+
+
+def _cost(plan: Plan, workload: Workload, topology: Topology) -> float:
+    """What a step as the plan predicts it costs, in what the workload is to save.
 
     Where no machine's speed is known, computing counts for nothing: a guess of speeds moves nobody.
     """

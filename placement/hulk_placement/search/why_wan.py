@@ -14,7 +14,7 @@ from hulk_placement.cost.pipelines import time_pipelines
 from hulk_placement.cost.predict import predict
 from hulk_placement.cost.wan import simulated
 from hulk_placement.plan import Plan
-from hulk_placement.search import why, why_streaming
+from hulk_placement.search import why, why_streaming, why_warm_up
 from hulk_placement.search.flows import NUM_BUCKETS
 from hulk_placement.search.problem import Problem
 from hulk_placement.solution import Unplaced
@@ -45,6 +45,7 @@ def sentences(problem: Problem, plan: Plan, ring: Plan | Unplaced, is_time_over:
         found.append(_other_way(problem, plan))
         needed = _crossover if plan.inner_steps is None else why_streaming.needed
         found += [] if is_time_over else [needed(problem, plan, network)]
+        found += why_warm_up.sentences(problem, plan)
     if not plan.prediction.calibrated:
         found.append(why.assumed(problem))
     return (*found, *why.none_better(plan))

@@ -42,7 +42,8 @@ class DiLoCo:
     `fragments`: their number, or the modules that each is made of. `outer`: an `Outer`, or what makes one of torch's
     optimizers of a list of parameters. `mixing`: what part of a replica's own parameters is left by a merge; 0.5 with a
     delay, else 0. `compression`: none, bf16, int8 or int4, of outer gradients, with error feedback. `group`: the ranks
-    that hold the same parameters; absent: found. `warmup`: steps before the first round, in which gradients are summed.
+    that hold the same parameters; absent: found. `warmup`: steps before the first round, in which gradients are summed;
+    those of a job are less by the steps that the inner optimizer has made when a context is entered without a state.
     `weight`: what this replica counts, such as its sequences per step.
     Raises ValueError, with the numbers, for what cannot be.
     """
@@ -77,6 +78,7 @@ class DiLoCo:
         self._fragments = [Fragment({name: parameters[name] for name in names}, self._outer) for names in parts]
         self._num_trained = trained.count(self._optimizer)
         self._step = 0
+        self._is_warmup_of_job = warmup is None
         self._share = 1.0
         self._group: dist.ProcessGroup | None = None
         self._sums: Sums | None = None
@@ -85,7 +87,7 @@ class DiLoCo:
 
     @property
     def step(self) -> int:
-        """Inner steps so far."""
+        """Inner steps so far; with a job's warm-up also those of it that an earlier process made."""
         return self._step
 
     def replica(self) -> int:
@@ -100,9 +102,12 @@ class DiLoCo:
             raise ValueError("the optimizer is in a DiLoCo context already")
         self._group = replicas.of_model(self._model, self._given)
         self._apart = ddp_apart.of_model(self._model, self._group)
+        if self._is_warmup_of_job and not self._step:
+            self._step = int(min(self._settings.warmup, trained.num_steps(self._optimizer)))
         with torch.no_grad():
             self._follow()
             self._meet()
+            self._tell_warmup()
             self._sums = sums_of(self._group, self._settings.compression)
             self._hooks = [self._optimizer.register_step_post_hook(self._stepped)]
             _entered.add(self._optimizer)
@@ -142,6 +147,13 @@ class DiLoCo:
     def _keep_apart(self, on: bool) -> None:
         for wrapped in self._apart:
             wrapped.switch(on)
+
+    def _tell_warmup(self) -> None:
+        """By rank 0, where there is a warm-up."""
+        whole = self._settings.warmup
+        if whole and not (dist.is_initialized() and dist.get_rank()):
+            left = max(0, whole - self._step)
+            print(f"hulk: DiLoCo warms up for {left} of {whole} steps\n", end="", flush=True)
 
     def _begin_warmup_or_rounds(self) -> None:
         if self._step >= self._settings.warmup:

@@ -1,5 +1,6 @@
 """A script's model and optimizer -> the parameters that come together, by name, and the fragments they are in."""
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -40,6 +41,19 @@ def parameters(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> dict
 
 def count(optimizer: torch.optim.Optimizer) -> int:
     return sum(one.requires_grad for group in optimizer.param_groups for one in group["params"])
+
+
+def num_steps(optimizer: torch.optim.Optimizer) -> float:
+    """How many steps an optimizer's state says were made; infinitely many where it has one that counts none.
+
+    What DCP makes to load into has no step behind it: it is zeros, and counts one.
+    """
+    states = [state for state in optimizer.state.values() if state]
+    counted = [float(state["step"]) for state in states if "step" in state]
+    if counted:
+        return max(counted)
+    tensors = (value for state in states for value in state.values() if isinstance(value, torch.Tensor))
+    return math.inf if any(bool(value.any()) for value in tensors) else 0
 
 
 def parts(

@@ -50,6 +50,8 @@ from hulk_operator.reconcile.types import (
 from hulk_operator.status import condition, whole_second
 
 NUM_FIRST_STEPS: Final = 3
+WINDOW_STEPS: Final = 20
+"""Of whose durations the observed step is the median."""
 
 
 def regions(view: View) -> Outcome:
@@ -221,10 +223,17 @@ def _is_news(view: View, seen: Observation) -> bool:
     return new_checkpoint or (rested and before.step != seen.step)
 
 
+def _warms_up(view: View, seen: Observation) -> bool:
+    """Whether the median of the last steps is of local SGD's warm-up, of which the prediction is not."""
+    rounds = view.status.plan.rounds if view.status.plan else None
+    return bool(rounds and rounds.warmup_steps and (seen.step or 0) <= rounds.warmup_steps + WINDOW_STEPS // 2)
+
+
 def _observed(view: View, seen: Observation) -> HulkJobStatus:
     prediction = _prediction(view)
     step_us = microseconds(seen.step_s) if seen.step_s else None
-    error = (prediction.step_microseconds - step_us) / step_us if prediction and step_us else None
+    promised = None if prediction is None or _warms_up(view, seen) else prediction.step_microseconds
+    error = (promised - step_us) / step_us if promised and step_us else None
     observed = Observed(
         step=seen.step or 0,
         step_microseconds=step_us,
