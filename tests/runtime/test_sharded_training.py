@@ -118,6 +118,29 @@ def test_other_precisions_train(job: Job, plans: Plans, precision: str, degrees:
     assert divided == pytest.approx(alone, abs=0.02)
 
 
+RESIDUAL = """
+from hulk_runtime.examples import gpt
+from hulk_runtime.examples.byte_gpt import ByteTask
+divided = ByteTask.divided
+def watched(task, mesh):
+    model = divided(task, mesh)
+    for layer in model.layers:
+        layer.register_forward_hook(lambda layer, _, found: print("residual", found.dtype, layer.expand.weight.dtype))
+    return model
+ByteTask.divided = watched
+gpt.main()
+"""
+
+
+def test_the_residual_stays_in_the_precision_of_the_parameters(job: Job, plans: Plans) -> None:
+    """As in a whole model, of which autocast lowers the precision of products alone."""
+    script = Path(job.folder / "watched.py")
+    script.write_text(RESIDUAL)
+    first, _ = job.run_ranks(plans((1, 2, 1), training={"precision": "bf16", "steps": 1}), str(script))
+    found = {line for line in first.output.splitlines() if line.startswith("residual")}
+    assert found == {"residual torch.float32 torch.bfloat16"}
+
+
 def test_all_end_when_a_rank_is_lost(job: Job, plans: Plans) -> None:
     plan = plans((1, 2, 2), training={"steps": 100_000})
     first, second, lost, last = job.start_ranks(plan, HULK_SILENCE_SECONDS="10")
