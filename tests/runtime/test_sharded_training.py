@@ -84,6 +84,30 @@ def test_another_layout_goes_on_from_a_checkpoint(job: Job, plans: Plans, expect
     assert found == pytest.approx(expected, abs=TOLERANCE)
 
 
+SLOW = """
+import time
+from hulk_runtime.examples import gpt
+from hulk_runtime.training import sharded_state
+gathered = sharded_state._gathered
+def slowly(stepper):
+    time.sleep(7)
+    yield from gathered(stepper)
+sharded_state._gathered = slowly
+gpt.main()
+"""
+
+
+def test_replicas_wait_for_a_checkpoint_for_longer_than_for_a_step(job: Job, plans: Plans) -> None:
+    """Only replica 0's ranks gather the state: those of replica 1 are in the next step's sum meanwhile."""
+    script = Path(job.folder / "slow.py")
+    script.write_text(SLOW)
+    kept = {"HULK_CHECKPOINT_URL": (job.folder / "kept").as_uri(), "HULK_CHECKPOINT_EVERY_STEPS": "2"}
+    plan = plans((2, 2, 1), training={"steps": 3}, workers=TWO_REGIONS, **wan(2, classes=TWO))
+    first, *_ = job.run_ranks(plan, str(script), HULK_SILENCE_SECONDS="4", **kept)
+    assert list(first.losses()) == [1, 2, 3]
+    assert "checkpoint step=2 " in first.output
+
+
 @pytest.mark.parametrize(
     ("precision", "degrees"), [pytest.param("bf16", (1, 2, 1), marks=pytest.mark.whole), ("fp16", (1, 2, 2))]
 )
@@ -92,6 +116,29 @@ def test_other_precisions_train(job: Job, plans: Plans, precision: str, degrees:
     alone, divided = (losses(job.run_ranks(plans(of, training=training))[0]) for of in ((1, 1, 1), degrees))
     assert divided[-1] < divided[0] - 0.1
     assert divided == pytest.approx(alone, abs=0.02)
+
+
+RESIDUAL = """
+from hulk_runtime.examples import gpt
+from hulk_runtime.examples.byte_gpt import ByteTask
+divided = ByteTask.divided
+def watched(task, mesh):
+    model = divided(task, mesh)
+    for layer in model.layers:
+        layer.register_forward_hook(lambda layer, _, found: print("residual", found.dtype, layer.expand.weight.dtype))
+    return model
+ByteTask.divided = watched
+gpt.main()
+"""
+
+
+def test_the_residual_stays_in_the_precision_of_the_parameters(job: Job, plans: Plans) -> None:
+    """As in a whole model, of which autocast lowers the precision of products alone."""
+    script = Path(job.folder / "watched.py")
+    script.write_text(RESIDUAL)
+    first, _ = job.run_ranks(plans((1, 2, 1), training={"precision": "bf16", "steps": 1}), str(script))
+    found = {line for line in first.output.splitlines() if line.startswith("residual")}
+    assert found == {"residual torch.float32 torch.bfloat16"}
 
 
 def test_all_end_when_a_rank_is_lost(job: Job, plans: Plans) -> None:

@@ -22,11 +22,9 @@ from hulk_runtime.collective.process_group import Group
 from hulk_runtime.errors import CheckpointError
 from hulk_runtime.pipeline.grid import Place
 from hulk_runtime.training.pipeline_stepper import StageStepper
-from hulk_runtime.training.state import Content, Saved, require_same_model
+from hulk_runtime.training.state import SAVING_S, Content, Saved, require_same_model
 
 _DIGEST_BYTES: Final = 32
-SAVING_S: Final = 3600.0
-"""A rank may take as long to write or read its part, while the others wait; one that dies is lost at once."""
 
 Names = Sequence[tuple[str, int]]
 """Parameters and how many values each has."""

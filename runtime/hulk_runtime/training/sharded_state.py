@@ -27,6 +27,7 @@ class ShardKeeper:
 
     def save(self, step: int, *, is_last: bool) -> Saved | None:
         """What rank 0 is to commit; None on all others. Raises PeerLostError."""
+        self.stepper.wait_for_a_save()
         if self.stepper.groups.between.rank:
             return None
         whole = b"".join(values.float().numpy().tobytes() for values in _gathered(self.stepper))

@@ -27,6 +27,7 @@ from hulk_runtime.training.data_parallel import FlatGradients, StepReport, Tail
 from hulk_runtime.training.divided_tensor import DividedState, divisions
 from hulk_runtime.training.optimizers import OptimizerOfParts
 from hulk_runtime.training.sharded_model import ShardedTask, shard
+from hulk_runtime.training.state import SAVING_S
 from hulk_runtime.training.stepper import AUTOCAST, BatchStepper, Timing
 
 
@@ -57,6 +58,7 @@ class ShardedStepper(BatchStepper):
         super().__init__(plan, group, flat, groups.between.wan, tail, metrics_port)
         self.optimizer = OptimizerOfParts(plan.training.optimizer, parameters)
         self._passes = _passes(plan, groups, self._place[0])
+        self._timeout_s, self._saves = SAVING_S, False
 
     @property
     def num_parameters(self) -> int:
@@ -80,8 +82,13 @@ class ShardedStepper(BatchStepper):
 
     def set_timeout(self, seconds: float) -> None:
         """Of all groups."""
-        super().set_timeout(seconds)
-        self._groups.set_timeout(seconds)
+        self._timeout_s = seconds
+        self._wait_for(seconds)
+
+    def wait_for_a_save(self) -> None:
+        """Until all have met in the next step: only replica 0's ranks gather the state, and only rank 0 commits it."""
+        self._saves = True
+        self._wait_for(SAVING_S)
 
     def part(self) -> None:
         """Wait for its likes, then for all."""
@@ -95,7 +102,7 @@ class ShardedStepper(BatchStepper):
 
     def goes_on(self, is_wanted: bool) -> bool:
         """While all ranks of the replica want to."""
-        return self._holds_on_all(is_wanted)
+        return self._groups.inside.holds_on_all(is_wanted)
 
     def loss_of(self, step: int, sequences: range) -> torch.Tensor:
         """By what the module gives out."""
@@ -114,11 +121,14 @@ class ShardedStepper(BatchStepper):
         """One step of all ranks; the last one is saved, and so is the one after which all stop."""
         with lost_peers_inside():
             timing, report = super().together(step, stop, save)
+        if self._saves:
+            self._saves = False
+            self._wait_for(self._timeout_s)
         return timing, replace(report, save=report.save or report.stop or step >= self._last)
 
     def unscale(self) -> bool:
         """Each rank has a part of the gradients: all of the replica agree, and replicas have the same."""
-        return self.scale.unscale(self._gradients.gradients_N, self._holds_on_all)
+        return self.scale.unscale(self._gradients.gradients_N, self._groups.inside.holds_on_all)
 
     def update(self, step: int, learning_rate: float) -> None:
         """Of what this rank has."""
@@ -136,12 +146,9 @@ class ShardedStepper(BatchStepper):
             dist.all_reduce(self._gradients.tail, group=self._groups.inside.process_group)
         return self._tail.unpack(self._gradients.tail)
 
-    def _holds_on_all(self, is_so: bool) -> bool:
-        inside = self._groups.inside
-        flag = torch.tensor(int(is_so), device=inside.device)
-        with lost_peers():
-            dist.all_reduce(flag, dist.ReduceOp.MIN, inside.process_group)
-        return bool(flag)
+    def _wait_for(self, seconds: float) -> None:
+        super().set_timeout(seconds)
+        self._groups.set_timeout(seconds)
 
 
 def _in_order_of_backward(module: nn.Module, layers: Any) -> dict[str, nn.Parameter]:

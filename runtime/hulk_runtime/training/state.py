@@ -8,6 +8,7 @@ run has no use for it.
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 import torch
 
@@ -15,6 +16,9 @@ from hulk_runtime.checkpoints.fenced_checkpoints import Checkpoints, Entry
 from hulk_runtime.collective.process_group import Group
 from hulk_runtime.errors import CheckpointError, ConfigurationError
 from hulk_runtime.training.stepper import Stepper
+
+SAVING_S: Final = 3600.0
+"""A rank may take as long to write or read its part, while the others wait; one that dies is lost at once."""
 
 Content = dict[str, str | int | float]
 Joined = Callable[[bytes], bytes]
