@@ -243,6 +243,29 @@ def test_what_somebody_else_wrote_is_not_even_unpickled(
     assert not (tmp_path / "malice").exists()
 
 
+def test_names_that_somebody_made_up_delete_nothing(at: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Manifests of a later attempt, as many as are kept: what is written afterwards is not older than they."""
+    ran(5)
+    for step in (1, 2):
+        at.write(f"{folder_name(9, step, 0)}.json", b"{}")
+    attempt(monkeypatch, 2)
+    ran(12)
+    assert [name for name in complete(at) if "-00000009-" not in name] == [
+        f"{folder_name(2, step, 0)}.json" for step in (10, 12)
+    ]
+    attempt(monkeypatch, 3)
+    assert Training(seed=2).checkpointer.resume() == 12
+
+
+def test_a_run_that_has_not_resumed_is_refused_where_something_newer_is_there(at: Store) -> None:
+    ran(50)
+    there = at.list_keys()
+    other = Training()
+    with pytest.raises(ConfigurationError, match=r"step 50 of attempt 1 is in .*call resume\(\) before training"):
+        other.train(0, 12)
+    assert at.list_keys() == there
+
+
 @pytest.mark.parametrize("at", ["file", "s3"], indirect=True)
 def test_an_older_attempt_commits_nothing_any_more(at: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     old = ran(5)

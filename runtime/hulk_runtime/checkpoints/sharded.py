@@ -67,11 +67,18 @@ def folder_name(attempt: int, step: int, copy: int) -> str:
 
 
 class ShardedCheckpoints:
-    """One attempt's view of one store; only one rank of a copy commits, and one of a store sweeps."""
+    """One attempt's view of one store; only one rank of a copy commits, and one of a store sweeps.
 
-    def __init__(self, store: Store, attempt: int, num_kept: int, owner: Owner) -> None:
+    `believed`: the names of the copies that this attempt believes to be there, in any store, or has written. No other
+    name counts when old copies are deleted: anybody who writes to the store can make one up.
+    """
+
+    def __init__(
+        self, store: Store, attempt: int, num_kept: int, owner: Owner, believed: set[str] | None = None
+    ) -> None:
         self.store = store
         self.attempt, self.owner, self._num_kept = attempt, owner, num_kept
+        self._believed = set() if believed is None else believed
         self._said: set[str] = set()
 
     def begin(self) -> list[Manifest]:
@@ -81,11 +88,13 @@ class ShardedCheckpoints:
         self.store.write(name, self.owner.signed(name, _FENCE))
         names = (match[0] for key in self.store.list_keys() if (match := _NAME.fullmatch(key)) and match[4])
         found = [manifest for name in names if (manifest := self._read(name)) is not None]
+        self._believed.update(manifest.name for manifest in found)
         return sorted(found, key=lambda manifest: (manifest.age, -manifest.copy), reverse=True)
 
     def prepare(self, step: int, copy: int) -> Store:
         """The folder to write a copy into; what an earlier run by the same number left there is deleted."""
         name = folder_name(self.attempt, step, copy)
+        self._believed.discard(name)
         self.store.delete(f"{name}.json")
         self.store.delete_folder(name)
         return self.folder(step, copy)
@@ -100,8 +109,9 @@ class ShardedCheckpoints:
         key = f"{manifest.name}.json"
         body = json.dumps({key_of(name): value for name, value in asdict(manifest).items()}, separators=(",", ":"))
         self.store.write(key, self.owner.signed(key, body.encode()))
+        self._believed.add(manifest.name)
         self.require_newest()
-        self._sweep(manifest.copy)
+        self._sweep(manifest)
 
     def metadata(self, manifest: Manifest) -> bytes:
         """What a copy's pieces are, as it was written. Raises CheckpointError."""
@@ -126,26 +136,35 @@ class ShardedCheckpoints:
         """Delete what earlier attempts have not finished, before anything of this one is written."""
         self._delete_unfinished(lambda attempt, step, copy: attempt <= self.attempt)
 
-    def _sweep(self, copy: int) -> None:
+    def _sweep(self, written: Manifest) -> None:
         """What is more than is kept of each copy, or older where there were others; what this copy's ranks gave up."""
-        complete = _complete(self.store.list_keys())
-        kept = {each: sorted((age for age, of, _ in complete if of == each), reverse=True) for _, each, _ in complete}
+        found, copy = self._believed_here(self.store.list_keys()), written.copy
+        kept = {each: sorted((age for age, of, _ in found if of == each), reverse=True) for _, each, _ in found}
         oldest = {each: ages[: self._num_kept][-1] for each, ages in kept.items()}
         is_full = len(kept[copy]) >= self._num_kept
-        for age, of, name in complete:
-            if age < oldest[of] or (is_full and age[0] < self.attempt and age < oldest[copy]):
+        for age, of, name in found:
+            is_too_many = age < oldest[of] or (is_full and age[0] < self.attempt and age < oldest[copy])
+            if is_too_many and name != written.name:
                 self.store.delete(f"{name}.json")
                 self.store.delete_folder(name)
-        newest = kept[copy][0]
         self._delete_unfinished(
-            lambda attempt, step, of: attempt < self.attempt or (of == copy and (attempt, step) < newest)
+            lambda attempt, step, of: attempt < self.attempt or (of == copy and (attempt, step) < written.age)
         )
 
+    def _believed_here(self, keys: Iterable[str]) -> list[tuple[tuple[int, int], int, str]]:
+        """Age, number and name of each copy of which this store has something."""
+        matches = {match.group(1, 2, 3): match for match in map(_NAME.fullmatch, keys) if match}
+        names = ((match, match[0].removesuffix(".json")) for match in matches.values())
+        return [
+            ((int(match[1]), int(match[2])), int(match[3]), name) for match, name in names if name in self._believed
+        ]
+
     def _delete_unfinished(self, is_given_up: Callable[[int, int, int], bool]) -> None:
-        keys = self.store.list_keys()
-        complete = {name for _, _, name in _complete(keys)}
+        """Folders without a manifest, also one that is not believed: whoever looks into it has both."""
+        keys = set(self.store.list_keys())
         for match in filter(None, map(_NAME.fullmatch, keys)):
-            if match[0] not in complete and not match[4] and is_given_up(int(match[1]), int(match[2]), int(match[3])):
+            has_manifest = f"{match[0]}.json" in keys or match[0] in self._believed
+            if not match[4] and not has_manifest and is_given_up(int(match[1]), int(match[2]), int(match[3])):
                 self.store.delete_folder(match[0])
 
     def _read(self, key: str) -> Manifest | None:
@@ -175,13 +194,3 @@ class ShardedCheckpoints:
         if line not in self._said and len(self._said) < MAX_SAID:
             self._said.add(line)
             print(f"checkpoint {self.store.url}/{line}\n", end="", flush=True)
-
-
-def _complete(keys: Iterable[str]) -> list[tuple[tuple[int, int], int, str]]:
-    """Age, number and name of each copy that has a manifest.
-
-    >>> _complete(["sharded-00000001-0000000005-0000", "sharded-00000001-0000000005-0000.json"])
-    [((1, 5), 0, 'sharded-00000001-0000000005-0000')]
-    """
-    matches = (match for match in map(_NAME.fullmatch, keys) if match and match[4])
-    return [((int(match[1]), int(match[2])), int(match[3]), match[0].removesuffix(".json")) for match in matches]

@@ -70,6 +70,8 @@ class Checkpointer:
         )
         self._attempt, self._num_kept, self._patience_s = here.attempt, num_kept, here.silence_s
         self._opened: dict[str, ShardedCheckpoints] = {}
+        self._believed: set[str] = set()
+        self._has_begun = False
         _require_diloco(diloco)
         self._state = TrainingState(model, optimizer, diloco, others)
         self._staging = Staging()
@@ -88,9 +90,7 @@ class Checkpointer:
         model, FencedError where a newer attempt of the job has begun.
         """
         step_record.report(step=0)  # torch makes an optimizer's states by a step that is none
-        listings = [each for some in self._ranks.all(self._listings()) for each in some]
-        if fenced := next((each.fenced for each in listings if each.fenced), ""):
-            raise FencedError(fenced)
+        listings, self._has_begun = self._begin(), True
         found = resumption.candidates(listings)
         faults = [each.fault for each in listings if each.fault]
         for candidate in found:
@@ -115,8 +115,13 @@ class Checkpointer:
             self.save()
 
     def save(self) -> None:
-        """Begin to write the state as it is, once what was begun before is written. Raises FencedError."""
+        """Begin to write the state as it is, once what was begun before is written.
+
+        Raises FencedError, and ConfigurationError where nothing was resumed and the store has something newer.
+        """
         self.wait()
+        if not self._has_begun:
+            self._require_nothing_newer()
         trained = self._state.trained()
         if not self._is_divided:
             self._copy, self._is_divided = self._copy_of(trained), True
@@ -173,6 +178,26 @@ class Checkpointer:
             if self._copy and self._copy.members.number == 0:
                 say(f"checkpoint of step {step} not written, training goes on: {error}")
 
+    def _begin(self) -> list[resumption.Listing]:
+        """Of all ranks together: what each store has, and older attempts are fenced off. Raises FencedError."""
+        listings = [each for some in self._ranks.all(self._listings()) for each in some]
+        if fenced := next((each.fenced for each in listings if each.fenced), ""):
+            raise FencedError(fenced)
+        self._believed.update(manifest.name for each in listings for manifest in each.manifests)
+        return listings
+
+    def _require_nothing_newer(self) -> None:
+        """Of a script that has not resumed: what it writes would count as older than what is there."""
+        listings = self._begin()
+        self._has_begun = not any(each.fault for each in listings)
+        ages = [manifest.age for each in listings for manifest in each.manifests]
+        if ages and max(ages) >= (self._attempt, self._step):
+            attempt, step = max(ages)
+            raise ConfigurationError(
+                f"step {step} of attempt {attempt} is in {', '.join(self._stores.every)}, and step {self._step} of "
+                f"attempt {self._attempt} would count as older: call resume() before training, or name another store"
+            )
+
     def _copy_of(self, trained: dict[str, Any]) -> CopyWriter | None:
         """The copy that this rank writes a part of; found by all ranks together."""
         if self._replica is None:
@@ -188,7 +213,9 @@ class Checkpointer:
 
     def _at(self, url: str) -> ShardedCheckpoints:
         if url not in self._opened:
-            self._opened[url] = ShardedCheckpoints(Store(url), self._attempt, self._num_kept, self._owner)
+            self._opened[url] = ShardedCheckpoints(
+                Store(url), self._attempt, self._num_kept, self._owner, self._believed
+            )
         return self._opened[url]
 
     def _store(self, url: str) -> Store:
