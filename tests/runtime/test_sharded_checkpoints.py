@@ -313,6 +313,26 @@ def test_a_run_that_has_lost_its_checkpoints_does_not_begin_again_in_silence(
     assert Training().checkpointer.resume() == 0
 
 
+def test_a_store_that_does_not_answer_once_is_no_empty_one(at: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where it is trusted: nothing is known of it, and what is written next would delete what it has."""
+    ran(10)
+    there = at.list_keys()
+    attempt(monkeypatch, 2)
+    monkeypatch.setenv("HULK_CHECKPOINT_TRUST_STORE", "1")
+    list_objects, answers = Store.list_objects, iter([False])
+
+    def failing_once(store: Store) -> Any:
+        if not next(answers, True):
+            raise CheckpointError("cannot list: 503 slow down")
+        return list_objects(store)
+
+    monkeypatch.setattr(Store, "list_objects", failing_once)
+    with pytest.raises(CheckpointError, match="is intact; cannot list: 503 slow down"):
+        Training().checkpointer.resume()
+    assert at.list_keys() == there
+    assert Training(seed=2).checkpointer.resume() == 10
+
+
 def test_the_job_learns_how_far_it_is_and_what_is_saved(at: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Torch makes an optimizer's states by a step: that is none of the training's."""
     descriptor = os.memfd_create("test")

@@ -274,10 +274,10 @@ class Checkpointer:
     def _require_new(self, faults: list[str], is_written_over: bool) -> None:
         """That there is nothing to go on from. To begin in silence where there was something would lose the run.
 
-        `is_written_over`: the model, by a part of what could not be read.
+        `faults`: why that is not known. `is_written_over`: the model, by a part of what could not be read.
         """
         committed = self._owner.committed_step
-        if is_written_over or ((faults or committed) and not self._owner.trusts_store):
+        if is_written_over or faults or (committed and not self._owner.trusts_store):
             why = "".join(f"; {fault}" for fault in dict.fromkeys(faults))
             was = f", and step {committed} was committed" if committed else ""
             raise CheckpointError(f"no checkpoint in {', '.join(self._stores.every)} is intact{was}{why}")
