@@ -238,7 +238,7 @@ def test_what_somebody_else_wrote_is_not_even_unpickled(
     at.write("begun-00000099", owner.signed("begun-00000099", b'{"format":1}'))
     at.folder(folder_name(1, 5, 0)).write(METADATA, evil)
     attempt(monkeypatch, 2)
-    with pytest.raises(CheckpointError, match=r"no checkpoint in .* is intact; rank 0: .*metadata is not as it was"):
+    with pytest.raises(CheckpointError, match=r"is intact; .*0090-0000\.json .*; rank 0: .*metadata is not as it was"):
         Training().checkpointer.resume()
     assert not (tmp_path / "malice").exists()
 
@@ -311,6 +311,33 @@ def test_a_run_that_has_lost_its_checkpoints_does_not_begin_again_in_silence(
         Training().checkpointer.resume()
     monkeypatch.setenv("HULK_CHECKPOINT_TRUST_STORE", "1")
     assert Training().checkpointer.resume() == 0
+
+
+@pytest.mark.parametrize("loss", ["damaged", "foreign", "deleted", "deleted with the fence"])
+def test_a_run_whose_manifests_are_all_gone_does_not_begin_again(
+    at: Store, monkeypatch: pytest.MonkeyPatch, loss: str
+) -> None:
+    """No committed step is known, as soon after the first checkpoint."""
+    ran(5 if loss == "deleted with the fence" else 10)
+    for key in complete(at):
+        content = at.read(key) or b""
+        match loss:
+            case "damaged":
+                at.write(key, content[:-1])
+            case "foreign":
+                at.write(key, content.replace(b'"signature":"', b'"signature":"f')[:-3] + b'"}')
+            case _:
+                at.delete(key)
+    if loss == "deleted with the fence":
+        at.delete("begun-00000001")
+    states = [key for key in at.list_keys() if key.startswith("sharded")]
+    attempt(monkeypatch, 2)
+    faults = {"damaged": "has no signature", "foreign": "is not signed by this job's secret"}
+    with pytest.raises(CheckpointError, match=f"is intact; .*{faults.get(loss, 'has lost its manifest')}"):
+        ran(15)
+    assert [key for key in at.list_keys() if key.startswith("sharded")] == states
+    monkeypatch.setenv("HULK_CHECKPOINT_TRUST_STORE", "1")
+    assert Training().checkpointer.resume() == (10 if loss == "foreign" else 0)
 
 
 def test_a_store_that_does_not_answer_once_is_no_empty_one(at: Store, monkeypatch: pytest.MonkeyPatch) -> None:

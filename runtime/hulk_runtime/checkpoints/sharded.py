@@ -13,7 +13,7 @@ a newer one resumes from stays.
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import asdict, dataclass
 from typing import Annotated, Final
 
@@ -26,6 +26,8 @@ FORMAT: Final = 1
 METADATA: Final = ".metadata"
 """torch's own name."""
 MAX_SIGNED_BYTES: Final = 4 << 20
+MAX_NAMED: Final = 8
+"""Faults that all ranks are told."""
 MAX_SAID: Final = 1000
 """Lines about what is not the job's own, which somebody may make up by the thousand."""
 _NAME: Final = re.compile(r"sharded-(\d{8})-(\d{10})-(\d{4})(\.json)?")
@@ -80,16 +82,34 @@ class ShardedCheckpoints:
         self.attempt, self.owner, self._num_kept = attempt, owner, num_kept
         self._believed = set() if believed is None else believed
         self._said: set[str] = set()
+        self.faults: list[str] = []
+        """Of what `begin` has found, where the store is not trusted: manifests that are damaged, foreign or gone."""
 
     def begin(self) -> list[Manifest]:
         """Fence off older attempts, and list what is complete, newest first. Raises FencedError where this is older."""
         self.require_newest()
         name = f"begun-{self.attempt:08d}"
         self.store.write(name, self.owner.signed(name, _FENCE))
-        names = (match[0] for key in self.store.list_keys() if (match := _NAME.fullmatch(key)) and match[4])
+        self.faults, keys = [], self.store.list_keys()
+        names = (match[0] for key in keys if (match := _NAME.fullmatch(key)) and match[4])
         found = [manifest for name in names if (manifest := self._read(name)) is not None]
+        if not found:
+            self._note_lost(keys)
         self._believed.update(manifest.name for manifest in found)
         return sorted(found, key=lambda manifest: (manifest.age, -manifest.copy), reverse=True)
+
+    def _note_lost(self, keys: Collection[str]) -> None:
+        """Folders that were complete: a save that was broken off leaves one, of an attempt with a fence."""
+        begun = {int(match[1]) for match in map(_BEGUN.fullmatch, keys) if match}
+        whole: dict[tuple[int, int], list[str]] = {}
+        for match in filter(None, map(_NAME.fullmatch, keys)):
+            is_alone = not match[4] and f"{match[0]}.json" not in keys
+            if is_alone and METADATA in self.store.folder(match[0]).list_keys():
+                whole.setdefault((int(match[1]), int(match[3])), []).append(match[0])
+        for (attempt, _), names in whole.items():
+            if len(names) > 1 or attempt not in begun:
+                for name in names:
+                    self._refuse(name, "has lost its manifest")
 
     def prepare(self, step: int, copy: int) -> Store:
         """The folder to write a copy into; what an earlier run by the same number left there is deleted."""
@@ -170,17 +190,20 @@ class ShardedCheckpoints:
     def _read(self, key: str) -> Manifest | None:
         """None, and a line that says why, where it is not to be believed."""
         content = self.store.read(key) or b""
-        if len(content) > MAX_SIGNED_BYTES or not self._is_own(key, content):
-            return None
+        if len(content) > MAX_SIGNED_BYTES:
+            return self._refuse(key, f"has {len(content)} bytes, more than any that this job signs")
+        if not self._is_own(key, content):
+            return self._refuse(key, self.owner.fault(key, content))
         try:
             found = read(Manifest, json.loads(content))
         except (DocumentError, ValueError, RecursionError) as error:
-            self._say(key, f"is damaged: {error}")
-            return None
-        if f"{found.name}.json" != key:
-            self._say(key, f"is the manifest of {found.name}")
-            return None
-        return found
+            return self._refuse(key, f"is damaged: {error}")
+        return found if f"{found.name}.json" == key else self._refuse(key, f"is the manifest of {found.name}")
+
+    def _refuse(self, key: str, fault: str) -> None:
+        self._say(key, fault)
+        if not self.owner.trusts_store and len(self.faults) < MAX_NAMED:
+            self.faults.append(f"{self.store.url}/{key} {fault}")
 
     def _is_own(self, key: str, content: bytes) -> bool:
         fault = self.owner.fault(key, content)
