@@ -1,5 +1,6 @@
 """Sharded checkpoints of one rank: whole or absent, written beside training, fenced, and believed only where signed."""
 
+import json
 import os
 import pickle
 import shutil
@@ -19,6 +20,8 @@ from hulk_runtime.checkpoints.signing import Owner
 from hulk_runtime.errors import CheckpointError, ConfigurationError, FencedError
 from hulk_runtime.job import step_record
 from hulk_runtime.sharded_checkpoints.copies import copies
+from hulk_runtime.sharded_checkpoints.copy_writer import CopyWriter
+from hulk_runtime.sharded_checkpoints.ranks import Ranks
 from torch.distributed.checkpoint import FileSystemReader
 from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner
 from torch.distributed.checkpoint.state_dict_loader import _load_state_dict
@@ -358,6 +361,54 @@ def test_a_store_that_does_not_answer_once_is_no_empty_one(at: Store, monkeypatc
         Training().checkpointer.resume()
     assert at.list_keys() == there
     assert Training(seed=2).checkpointer.resume() == 10
+
+
+def of_attempt(store: Store, number: int) -> sharded.ShardedCheckpoints:
+    owner = Owner.of_job("local/local", "u-1", SECRET, trusts_store=False, committed_step=0)
+    return sharded.ShardedCheckpoints(store, number, 1, owner)
+
+
+def test_older_copies_stay_until_all_stores_of_a_copy_have_its_manifest(at: Store, tmp_path: Path) -> None:
+    """A shard in each of two stores; the second one fails between the manifests."""
+    eu, us = (of_attempt(Store(f"file://{tmp_path}/{region}"), 1) for region in ("eu", "us"))
+    writer = CopyWriter(0, 1, [0, 1], [eu, us], Ranks())
+    writer.write(1, {"model": {"a": torch.ones(3)}})
+    (tmp_path / "us" / f"{folder_name(1, 2, 0)}.json").mkdir()
+    us.prepare = lambda step, copy: us.folder(step, copy)  # type: ignore[method-assign]
+    with pytest.raises(CheckpointError, match=r"cannot write .*/us/"):
+        writer.write(2, {"model": {"a": torch.ones(3)}})
+    assert complete(eu.store) == [f"{folder_name(1, step, 0)}.json" for step in (1, 2)]
+    (tmp_path / "us" / f"{folder_name(1, 2, 0)}.json").rmdir()
+    writer.write(3, {"model": {"a": torch.ones(3)}})
+    assert complete(eu.store) == complete(us.store) == [f"{folder_name(1, 3, 0)}.json"]
+
+
+def test_a_folder_whose_manifest_is_in_another_store_is_not_deleted(
+    at: Store, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """What a copy over two stores is whose first rank was lost between their manifests, and which is resumed from."""
+    monkeypatch.setenv("HULK_CHECKPOINT_STORES", f'{{"eu": "file://{tmp_path}/eu"}}')
+    ran(5)
+    eu, name = Store(f"file://{tmp_path}/eu/u-1"), folder_name(1, 5, 0)
+    found = json.loads(at.read(f"{name}.json") or b"")
+    written = sharded.Manifest(
+        job="local/local",
+        attempt=1,
+        step=5,
+        copy=0,
+        num_copies=1,
+        num_bytes=found["numBytes"],
+        metadata_sha256=found["metadataSha256"],
+        files=(("__0_0.distcp", at.url),),
+    )
+    of_attempt(eu, 1).commit(written)
+    eu.folder(name).write(METADATA, at.folder(name).read(METADATA) or b"")
+    at.delete(f"{name}.json")
+    for number in (2, 3):
+        attempt(monkeypatch, number)
+        other = Training(seed=2)
+        assert other.checkpointer.resume() == 5
+        assert other.values == trained(5)
 
 
 def test_the_job_learns_how_far_it_is_and_what_is_saved(at: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -124,14 +124,31 @@ class ShardedCheckpoints:
         return self.store.folder(folder_name(self.attempt, step, copy))
 
     def commit(self, manifest: Manifest) -> None:
-        """From here on the copy counts; older ones that are too many are deleted. Raises FencedError."""
+        """From here on the copy counts. Raises FencedError."""
         self.require_newest()
         key = f"{manifest.name}.json"
         body = json.dumps({key_of(name): value for name, value in asdict(manifest).items()}, separators=(",", ":"))
         self.store.write(key, self.owner.signed(key, body.encode()))
         self._believed.add(manifest.name)
+
+    def sweep(self, written: Manifest) -> None:
+        """Delete what is more than is kept of each copy, or older where there were others, and what this copy gave up.
+
+        Called once all of the copy's stores have its manifest. Raises FencedError.
+        """
         self.require_newest()
-        self._sweep(manifest)
+        found, copy = self._believed_here(self.store.list_keys()), written.copy
+        kept = {each: sorted((age for age, of, _ in found if of == each), reverse=True) for _, each, _ in found}
+        oldest = {each: ages[: self._num_kept][-1] for each, ages in kept.items()}
+        is_full = len(kept[copy]) >= self._num_kept
+        for age, of, name in found:
+            is_too_many = age < oldest[of] or (is_full and age[0] < self.attempt and age < oldest[copy])
+            if is_too_many and name != written.name:
+                self.store.delete(f"{name}.json")
+                self.store.delete_folder(name)
+        self._delete_unfinished(
+            lambda attempt, step, of: attempt < self.attempt or (of == copy and (attempt, step) < written.age)
+        )
 
     def metadata(self, manifest: Manifest) -> bytes:
         """What a copy's pieces are, as it was written. Raises CheckpointError."""
@@ -155,21 +172,6 @@ class ShardedCheckpoints:
     def sweep_unfinished(self) -> None:
         """Delete what earlier attempts have not finished, before anything of this one is written."""
         self._delete_unfinished(lambda attempt, step, copy: attempt <= self.attempt)
-
-    def _sweep(self, written: Manifest) -> None:
-        """What is more than is kept of each copy, or older where there were others; what this copy's ranks gave up."""
-        found, copy = self._believed_here(self.store.list_keys()), written.copy
-        kept = {each: sorted((age for age, of, _ in found if of == each), reverse=True) for _, each, _ in found}
-        oldest = {each: ages[: self._num_kept][-1] for each, ages in kept.items()}
-        is_full = len(kept[copy]) >= self._num_kept
-        for age, of, name in found:
-            is_too_many = age < oldest[of] or (is_full and age[0] < self.attempt and age < oldest[copy])
-            if is_too_many and name != written.name:
-                self.store.delete(f"{name}.json")
-                self.store.delete_folder(name)
-        self._delete_unfinished(
-            lambda attempt, step, of: attempt < self.attempt or (of == copy and (attempt, step) < written.age)
-        )
 
     def _believed_here(self, keys: Iterable[str]) -> list[tuple[tuple[int, int], int, str]]:
         """Age, number and name of each copy of which this store has something."""

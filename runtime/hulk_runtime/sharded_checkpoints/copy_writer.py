@@ -41,6 +41,8 @@ class CopyWriter:
                 place.folder(step, self.number).write(METADATA, metadata)
             for place in stores:
                 place.commit(manifest)
+            for place in stores:
+                _sweep(place, manifest)
             step_record.saved(step, num_bytes)
             seconds = time.monotonic() - begun_s
             where = ", ".join(place.folder(step, self.number).url for place in stores)
@@ -79,6 +81,13 @@ class CopyWriter:
             for rank, cause in sorted(found.items())
         ]
         return fenced or CheckpointError("; ".join(words[:4]))
+
+
+def _sweep(place: ShardedCheckpoints, written: Manifest) -> None:
+    try:
+        place.sweep(written)
+    except CheckpointError as error:  # what is written is complete
+        say(f"older checkpoints are left: {error}")
 
 
 def say(line: str) -> None:
