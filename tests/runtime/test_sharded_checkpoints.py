@@ -411,6 +411,43 @@ def test_a_folder_whose_manifest_is_in_another_store_is_not_deleted(
         assert other.values == trained(5)
 
 
+def test_what_is_too_large_is_not_read_and_what_is_foreign_only_once(
+    at: Store, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ran(5)
+    folder, manifest = tmp_path / "store" / "u-1", f"{folder_name(1, 90, 0)}.json"
+    for name in ("begun-00000099", manifest):
+        with (folder / name).open("wb") as file:
+            file.truncate(sharded.MAX_SIGNED_BYTES + 1)
+    at.write("begun-00000098", b"{}")
+    metadata = folder / folder_name(1, 5, 0) / METADATA
+    with metadata.open("ab") as file:
+        file.truncate(1 << 30)
+    numbers_read: dict[str, int] = {}
+    read, read_range = Store.read, Store.read_range
+
+    def counted(store: Store, key: str, *span: int) -> Any:
+        content = read_range(store, key, *span) if span else read(store, key)
+        numbers_read[key] = numbers_read.get(key, 0) + 1
+        assert len(content or b"") <= sharded.MAX_SIGNED_BYTES
+        return content
+
+    monkeypatch.setattr(Store, "read", counted)
+    monkeypatch.setattr(Store, "read_range", counted)
+    attempt(monkeypatch, 2)
+    with pytest.raises(CheckpointError, match="metadata is not as it was written"):
+        Training().checkpointer.resume()
+    assert "0090-0000.json has 4194305 bytes" in capsys.readouterr().out
+    assert numbers_read["begun-00000098"] == 1
+    assert not {"begun-00000099", manifest} & numbers_read.keys()
+    found = of_attempt(at, 2)
+    for _ in range(2):
+        found.require_newest()
+    assert numbers_read["begun-00000098"] == 2
+    assert "begun-00000099" not in numbers_read
+    assert capsys.readouterr().out.count("begun-00000098") == 1
+
+
 def test_the_job_learns_how_far_it_is_and_what_is_saved(at: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Torch makes an optimizer's states by a step: that is none of the training's."""
     descriptor = os.memfd_create("test")

@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import asdict, dataclass
 from typing import Annotated, Final
 
-from hulk_runtime.checkpoints.object_store import Store
+from hulk_runtime.checkpoints.object_store import Listed, Store
 from hulk_runtime.checkpoints.signing import Owner
 from hulk_runtime.errors import CheckpointError, FencedError
 from hulk_runtime.plan.document import DocumentError, Must, Natural, Positive, key_of, read
@@ -37,7 +37,11 @@ _FENCE: Final = b'{"format":1}'
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """One copy of a state. `files`: which store each file is in, by its URL, where these are several: all have this."""
+    """One copy of a state.
+
+    `num_metadata_bytes`: 0 where an older version wrote it. `files`: which store each file is in, by its URL, where
+    these are several: all have this.
+    """
 
     format: Annotated[int, Must(f"be {FORMAT}", lambda found: found == FORMAT)] = FORMAT
     job: str
@@ -47,6 +51,7 @@ class Manifest:
     num_copies: Positive
     num_bytes: Natural
     metadata_sha256: str
+    num_metadata_bytes: Natural = 0
     files: tuple[tuple[str, str], ...] = ()
 
     @property
@@ -82,6 +87,7 @@ class ShardedCheckpoints:
         self.attempt, self.owner, self._num_kept = attempt, owner, num_kept
         self._believed = set() if believed is None else believed
         self._said: set[str] = set()
+        self._foreign: dict[str, tuple[tuple[object, ...], str]] = {}
         self.faults: list[str] = []
         """Of what `begin` has found, where the store is not trusted: manifests that are damaged, foreign or gone."""
 
@@ -90,11 +96,11 @@ class ShardedCheckpoints:
         self.require_newest()
         name = f"begun-{self.attempt:08d}"
         self.store.write(name, self.owner.signed(name, _FENCE))
-        self.faults, keys = [], self.store.list_keys()
-        names = (match[0] for key in keys if (match := _NAME.fullmatch(key)) and match[4])
-        found = [manifest for name in names if (manifest := self._read(name)) is not None]
+        self.faults, there = [], self.store.list_objects()
+        names = (match[0] for key in there if (match := _NAME.fullmatch(key)) and match[4])
+        found = [manifest for name in names if (manifest := self._read(name, there[name])) is not None]
         if not found:
-            self._note_lost(keys)
+            self._note_lost(there)
         self._believed.update(manifest.name for manifest in found)
         return sorted(found, key=lambda manifest: (manifest.age, -manifest.copy), reverse=True)
 
@@ -152,7 +158,8 @@ class ShardedCheckpoints:
 
     def metadata(self, manifest: Manifest) -> bytes:
         """What a copy's pieces are, as it was written. Raises CheckpointError."""
-        held = self.store.folder(manifest.name).read(METADATA)
+        folder, num_bytes = self.store.folder(manifest.name), manifest.num_metadata_bytes
+        held = folder.read_range(METADATA, 0, num_bytes + 1) if num_bytes else folder.read(METADATA)
         if held is None or hashlib.sha256(held).hexdigest() != manifest.metadata_sha256:
             fault = "missing" if held is None else "not as it was written"
             raise CheckpointError(f"{self.store.url}/{manifest.name}/{METADATA} is {fault}")
@@ -160,11 +167,12 @@ class ShardedCheckpoints:
 
     def require_newest(self) -> None:
         """Raises FencedError where a newer attempt has begun: a fence that the job did not sign is none."""
-        begun = ((int(match[1]), key) for key in self.store.list_keys() if (match := _BEGUN.fullmatch(key)))
+        there = self.store.list_objects()
+        begun = ((int(match[1]), key) for key in there if (match := _BEGUN.fullmatch(key)))
         for attempt, key in sorted(begun, reverse=True):
             if attempt <= self.attempt:
                 return
-            if self._is_own(key, self.store.read(key) or b""):
+            if not self._own(key, there[key])[1]:
                 raise FencedError(
                     f"attempt {attempt} has begun in {self.store.url}; attempt {self.attempt} may not commit"
                 )
@@ -189,13 +197,11 @@ class ShardedCheckpoints:
             if not match[4] and not has_manifest and is_given_up(int(match[1]), int(match[2]), int(match[3])):
                 self.store.delete_folder(match[0])
 
-    def _read(self, key: str) -> Manifest | None:
+    def _read(self, key: str, listed: Listed) -> Manifest | None:
         """None, and a line that says why, where it is not to be believed."""
-        content = self.store.read(key) or b""
-        if len(content) > MAX_SIGNED_BYTES:
-            return self._refuse(key, f"has {len(content)} bytes, more than any that this job signs")
-        if not self._is_own(key, content):
-            return self._refuse(key, self.owner.fault(key, content))
+        content, fault = self._own(key, listed)
+        if fault:
+            return self._refuse(key, fault)
         try:
             found = read(Manifest, json.loads(content))
         except (DocumentError, ValueError, RecursionError) as error:
@@ -207,11 +213,23 @@ class ShardedCheckpoints:
         if not self.owner.trusts_store and len(self.faults) < MAX_NAMED:
             self.faults.append(f"{self.store.url}/{key} {fault}")
 
-    def _is_own(self, key: str, content: bytes) -> bool:
-        fault = self.owner.fault(key, content)
+    def _own(self, key: str, listed: Listed) -> tuple[bytes, str]:
+        """A signed object, and why it is not believed, which is found out once as long as it is the same."""
+        version, fault = self._foreign.get(key, ((), ""))
+        if version and version == listed.version:
+            return b"", fault
+        if listed.num_bytes > MAX_SIGNED_BYTES:
+            content, fault = b"", f"has {listed.num_bytes} bytes, more than any that this job signs"
+        else:
+            content = self.store.read(key) or b""
+            fault = self.owner.fault(key, content)
+            if fault and self.owner.trusts_store:
+                self._say(key, f"{fault}, and is believed")
+                return content, ""
         if fault:
-            self._say(key, f"{fault}{', and is believed' if self.owner.trusts_store else ''}")
-        return not fault or self.owner.trusts_store
+            self._foreign[key] = listed.version, fault
+            self._say(key, fault)
+        return content, fault
 
     def _say(self, key: str, fault: str) -> None:
         """Once: fences are looked at in every commit."""

@@ -69,6 +69,7 @@ class CopyWriter:
             num_copies=self.num_copies,
             num_bytes=num_bytes,
             metadata_sha256=hashlib.sha256(metadata).hexdigest(),
+            num_metadata_bytes=len(metadata),
             files=files if len({url for _, url in files}) > 1 else (),
         )
 
