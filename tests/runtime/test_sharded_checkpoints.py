@@ -306,6 +306,22 @@ def test_a_store_that_fails_costs_a_checkpoint_and_not_the_training(
         found.train(10, 11)
 
 
+def test_a_last_checkpoint_that_failed_is_tried_again_at_the_end(at: Store, tmp_path: Path) -> None:
+    """Also where the script has waited for it: its last state is saved, or the run does not end well."""
+    found = Training()
+    found.checkpointer.resume()
+    away = tmp_path / "away"
+    (tmp_path / "store").rename(away)
+    (tmp_path / "store").write_text("no folder")
+    with pytest.raises(CheckpointError, match="rank 0: cannot"), found.checkpointer:
+        found.train(0, 5)
+        found.checkpointer.wait()
+    with found.checkpointer:
+        (tmp_path / "store").unlink()
+        away.rename(tmp_path / "store")
+    assert complete(at) == [f"{folder_name(1, 5, 0)}.json"]
+
+
 def test_a_run_that_has_lost_its_checkpoints_does_not_begin_again_in_silence(
     at: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

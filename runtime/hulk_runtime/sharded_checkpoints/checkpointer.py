@@ -81,7 +81,7 @@ class Checkpointer:
         self._copy: CopyWriter | None = None
         self._is_divided = False
         self._under_way: tuple[int, Future[None]] | None = None
-        self._step = self._saved = 0
+        self._step = self._begun = self._saved = 0
 
     def resume(self) -> int:
         """Bring model, optimizer and the others to the newest checkpoint; how many steps it has, 0 where there is none.
@@ -96,7 +96,7 @@ class Checkpointer:
         for candidate in found:
             read, missing = self._read(candidate)
             if not missing:
-                self._step = self._saved = candidate.age[1]
+                self._step = self._begun = self._saved = candidate.age[1]
                 self._say_resumed(candidate, read, faults)
                 break
             faults += missing
@@ -111,7 +111,7 @@ class Checkpointer:
         """So many steps are completed: save when it is time to. Raises FencedError."""
         step_record.report(step=completed)
         self._step = completed
-        if completed // self._every > self._saved // self._every:
+        if completed // self._every > self._begun // self._every:
             self.save()
 
     def save(self) -> None:
@@ -125,8 +125,9 @@ class Checkpointer:
         trained = self._state.trained()
         if not self._is_divided:
             self._copy, self._is_divided = self._copy_of(trained), True
-        self._saved, copy = self._step, self._copy
+        self._begun, copy = self._step, self._copy
         if copy is None:
+            self._saved = self._step
             return
         state = self._staging.copied(trained) | self._state.others()
         step, done = self._step, Future[None]()
@@ -154,7 +155,8 @@ class Checkpointer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if kind is None:
-            if self._step > self._saved:
+            is_under_way = self._under_way is not None and self._begun == self._step
+            if not is_under_way and self._step > self._saved:
                 self.save()
             self._end_saving(tolerate=False)
         elif self._under_way is not None:  # other ranks may be lost, and what this region writes complete
@@ -170,6 +172,7 @@ class Checkpointer:
         self._under_way = None
         try:
             done.result(timeout_s)
+            self._saved = step
         except NotDoneError:
             raise CheckpointError(f"the checkpoint of step {step} is not written after {timeout_s:g} s") from None
         except CheckpointError as error:
