@@ -19,6 +19,7 @@ from hulk_runtime.checkpoints.sharded import METADATA, folder_name
 from hulk_runtime.checkpoints.signing import Owner
 from hulk_runtime.errors import CheckpointError, ConfigurationError, FencedError
 from hulk_runtime.job import step_record
+from hulk_runtime.sharded_checkpoints import checkpointer
 from hulk_runtime.sharded_checkpoints.copies import copies
 from hulk_runtime.sharded_checkpoints.copy_writer import CopyWriter
 from hulk_runtime.sharded_checkpoints.ranks import Ranks
@@ -306,6 +307,25 @@ def test_a_store_that_fails_costs_a_checkpoint_and_not_the_training(
         found.train(10, 11)
 
 
+def test_a_store_that_cannot_be_opened_costs_a_checkpoint_and_not_the_training(
+    at: Store, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Some connect as they are opened."""
+
+    def failing(url: str) -> Store:
+        raise CheckpointError(f"cannot open {url}: ConnectionError")
+
+    found = Training()
+    with monkeypatch.context() as patched:
+        patched.setattr(checkpointer, "Store", failing)
+        found.train(0, 6)
+        found.checkpointer.wait()
+    assert "checkpoint of step 5 not written, training goes on: rank 0: cannot open" in capsys.readouterr().out
+    with found.checkpointer:
+        found.train(6, 10)
+    assert complete(at) == [f"{folder_name(1, 10, 0)}.json"]
+
+
 def test_a_last_checkpoint_that_failed_is_tried_again_at_the_end(at: Store, tmp_path: Path) -> None:
     """Also where the script has waited for it: its last state is saved, or the run does not end well."""
     found = Training()
@@ -313,8 +333,9 @@ def test_a_last_checkpoint_that_failed_is_tried_again_at_the_end(at: Store, tmp_
     away = tmp_path / "away"
     (tmp_path / "store").rename(away)
     (tmp_path / "store").write_text("no folder")
+    found.train(0, 5)
+    found.checkpointer.wait()
     with pytest.raises(CheckpointError, match="rank 0: cannot"), found.checkpointer:
-        found.train(0, 5)
         found.checkpointer.wait()
     with found.checkpointer:
         (tmp_path / "store").unlink()
@@ -387,7 +408,7 @@ def of_attempt(store: Store, number: int) -> sharded.ShardedCheckpoints:
 def test_older_copies_stay_until_all_stores_of_a_copy_have_its_manifest(at: Store, tmp_path: Path) -> None:
     """A shard in each of two stores; the second one fails between the manifests."""
     eu, us = (of_attempt(Store(f"file://{tmp_path}/{region}"), 1) for region in ("eu", "us"))
-    writer = CopyWriter(0, 1, [0, 1], [eu, us], Ranks())
+    writer = CopyWriter(0, 1, [0, 1], ["eu", "us"], {"eu": eu, "us": us}.__getitem__, Ranks())
     writer.write(1, {"model": {"a": torch.ones(3)}})
     (tmp_path / "us" / f"{folder_name(1, 2, 0)}.json").mkdir()
     us.prepare = lambda step, copy: us.folder(step, copy)  # type: ignore[method-assign]
@@ -492,8 +513,14 @@ def test_another_model_is_refused(at: Store, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_what_cannot_be_is_said_in_words(at: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     lacking = next(scheme for scheme, package in PACKAGES.items() if find_spec(package) is None)
+    told: list[str] = []
+    tell = Ranks.all
+    monkeypatch.setattr(Ranks, "all", lambda ranks, mine: told.append(str(mine)) or tell(ranks, mine))
     with pytest.raises(ConfigurationError, match=rf"lacks the Python package {PACKAGES[lacking]}, .*pip install"):
         Training(url=f"{lacking}://bucket/run").checkpointer.resume()
+    assert "lacks the Python package" in told[-1], "other ranks wait for this one"
+    with pytest.raises(ConfigurationError, match="lacks the Python package"):
+        Training(url=f"{lacking}://bucket/run").checkpointer.save()
     with pytest.raises(ConfigurationError, match="checkpoint every 0 steps"):
         Training(every=0)
     monkeypatch.setenv("WORLD_SIZE", "2")

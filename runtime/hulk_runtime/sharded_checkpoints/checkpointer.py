@@ -182,10 +182,15 @@ class Checkpointer:
                 say(f"checkpoint of step {step} not written, training goes on: {error}")
 
     def _begin(self) -> list[resumption.Listing]:
-        """Of all ranks together: what each store has, and older attempts are fenced off. Raises FencedError."""
+        """Of all ranks together: what each store has, and older attempts are fenced off.
+
+        Raises FencedError, and ConfigurationError where a rank cannot use a store at all.
+        """
         listings = [each for some in self._ranks.all(self._listings()) for each in some]
         if fenced := next((each.fenced for each in listings if each.fenced), ""):
             raise FencedError(fenced)
+        if unusable := next((each.unusable for each in listings if each.unusable), ""):
+            raise ConfigurationError(unusable)
         self._believed.update(manifest.name for each in listings for manifest in each.manifests)
         return listings
 
@@ -211,8 +216,8 @@ class Checkpointer:
         if number is None:
             return None
         ranks = found[number]
-        places = [self._at(self._own_by_rank[rank]) for rank in ranks]
-        return CopyWriter(number, len(found), ranks, places, Ranks(ranks))
+        urls = [self._own_by_rank[rank] for rank in ranks]
+        return CopyWriter(number, len(found), ranks, urls, self._at, Ranks(ranks))
 
     def _at(self, url: str) -> ShardedCheckpoints:
         if url not in self._opened:
@@ -249,6 +254,8 @@ class Checkpointer:
             return resumption.listing(self._at(url))
         except CheckpointError as error:  # some stores connect as they are opened
             return resumption.Listing(url, fault=str(error))
+        except ConfigurationError as error:  # which all ranks raise, as no other waits for this one
+            return resumption.Listing(url, unusable=str(error))
 
     def _read(self, candidate: Candidate) -> tuple[list[str], list[str]]:
         """Where each rank has read its part of a state, and why others could not; of all ranks."""

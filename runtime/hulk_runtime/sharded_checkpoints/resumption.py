@@ -26,6 +26,7 @@ class Listing:
     manifests: tuple[Manifest, ...] = ()
     fault: str = ""
     fenced: str = ""
+    unusable: str = ""
 
 
 @dataclass(frozen=True, slots=True)
