@@ -1,5 +1,6 @@
 """Sharded checkpoints of one rank: whole or absent, written beside training, fenced, and believed only where signed."""
 
+import json
 import os
 import pickle
 import shutil
@@ -18,7 +19,10 @@ from hulk_runtime.checkpoints.sharded import METADATA, folder_name
 from hulk_runtime.checkpoints.signing import Owner
 from hulk_runtime.errors import CheckpointError, ConfigurationError, FencedError
 from hulk_runtime.job import step_record
+from hulk_runtime.sharded_checkpoints import checkpointer
 from hulk_runtime.sharded_checkpoints.copies import copies
+from hulk_runtime.sharded_checkpoints.copy_writer import CopyWriter
+from hulk_runtime.sharded_checkpoints.ranks import Ranks
 from torch.distributed.checkpoint import FileSystemReader
 from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner
 from torch.distributed.checkpoint.state_dict_loader import _load_state_dict
@@ -238,9 +242,32 @@ def test_what_somebody_else_wrote_is_not_even_unpickled(
     at.write("begun-00000099", owner.signed("begun-00000099", b'{"format":1}'))
     at.folder(folder_name(1, 5, 0)).write(METADATA, evil)
     attempt(monkeypatch, 2)
-    with pytest.raises(CheckpointError, match=r"no checkpoint in .* is intact; rank 0: .*metadata is not as it was"):
+    with pytest.raises(CheckpointError, match=r"is intact; .*0090-0000\.json .*; rank 0: .*metadata is not as it was"):
         Training().checkpointer.resume()
     assert not (tmp_path / "malice").exists()
+
+
+def test_names_that_somebody_made_up_delete_nothing(at: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Manifests of a later attempt, as many as are kept: what is written afterwards is not older than they."""
+    ran(5)
+    for step in (1, 2):
+        at.write(f"{folder_name(9, step, 0)}.json", b"{}")
+    attempt(monkeypatch, 2)
+    ran(12)
+    assert [name for name in complete(at) if "-00000009-" not in name] == [
+        f"{folder_name(2, step, 0)}.json" for step in (10, 12)
+    ]
+    attempt(monkeypatch, 3)
+    assert Training(seed=2).checkpointer.resume() == 12
+
+
+def test_a_run_that_has_not_resumed_is_refused_where_something_newer_is_there(at: Store) -> None:
+    ran(50)
+    there = at.list_keys()
+    other = Training()
+    with pytest.raises(ConfigurationError, match=r"step 50 of attempt 1 is in .*call resume\(\) before training"):
+        other.train(0, 12)
+    assert at.list_keys() == there
 
 
 @pytest.mark.parametrize("at", ["file", "s3"], indirect=True)
@@ -280,6 +307,42 @@ def test_a_store_that_fails_costs_a_checkpoint_and_not_the_training(
         found.train(10, 11)
 
 
+def test_a_store_that_cannot_be_opened_costs_a_checkpoint_and_not_the_training(
+    at: Store, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Some connect as they are opened."""
+
+    def failing(url: str) -> Store:
+        raise CheckpointError(f"cannot open {url}: ConnectionError")
+
+    found = Training()
+    with monkeypatch.context() as patched:
+        patched.setattr(checkpointer, "Store", failing)
+        found.train(0, 6)
+        found.checkpointer.wait()
+    assert "checkpoint of step 5 not written, training goes on: rank 0: cannot open" in capsys.readouterr().out
+    with found.checkpointer:
+        found.train(6, 10)
+    assert complete(at) == [f"{folder_name(1, 10, 0)}.json"]
+
+
+def test_a_last_checkpoint_that_failed_is_tried_again_at_the_end(at: Store, tmp_path: Path) -> None:
+    """Also where the script has waited for it: its last state is saved, or the run does not end well."""
+    found = Training()
+    found.checkpointer.resume()
+    away = tmp_path / "away"
+    (tmp_path / "store").rename(away)
+    (tmp_path / "store").write_text("no folder")
+    found.train(0, 5)
+    found.checkpointer.wait()
+    with pytest.raises(CheckpointError, match="rank 0: cannot"), found.checkpointer:
+        found.checkpointer.wait()
+    with found.checkpointer:
+        (tmp_path / "store").unlink()
+        away.rename(tmp_path / "store")
+    assert complete(at) == [f"{folder_name(1, 5, 0)}.json"]
+
+
 def test_a_run_that_has_lost_its_checkpoints_does_not_begin_again_in_silence(
     at: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -288,6 +351,138 @@ def test_a_run_that_has_lost_its_checkpoints_does_not_begin_again_in_silence(
         Training().checkpointer.resume()
     monkeypatch.setenv("HULK_CHECKPOINT_TRUST_STORE", "1")
     assert Training().checkpointer.resume() == 0
+
+
+@pytest.mark.parametrize("loss", ["damaged", "foreign", "deleted", "deleted with the fence"])
+def test_a_run_whose_manifests_are_all_gone_does_not_begin_again(
+    at: Store, monkeypatch: pytest.MonkeyPatch, loss: str
+) -> None:
+    """No committed step is known, as soon after the first checkpoint."""
+    ran(5 if loss == "deleted with the fence" else 10)
+    for key in complete(at):
+        content = at.read(key) or b""
+        match loss:
+            case "damaged":
+                at.write(key, content[:-1])
+            case "foreign":
+                at.write(key, content.replace(b'"signature":"', b'"signature":"f')[:-3] + b'"}')
+            case _:
+                at.delete(key)
+    if loss == "deleted with the fence":
+        at.delete("begun-00000001")
+    states = [key for key in at.list_keys() if key.startswith("sharded")]
+    attempt(monkeypatch, 2)
+    faults = {"damaged": "has no signature", "foreign": "is not signed by this job's secret"}
+    with pytest.raises(CheckpointError, match=f"is intact; .*{faults.get(loss, 'has lost its manifest')}"):
+        ran(15)
+    assert [key for key in at.list_keys() if key.startswith("sharded")] == states
+    monkeypatch.setenv("HULK_CHECKPOINT_TRUST_STORE", "1")
+    assert Training().checkpointer.resume() == (10 if loss == "foreign" else 0)
+
+
+def test_a_store_that_does_not_answer_once_is_no_empty_one(at: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where it is trusted: nothing is known of it, and what is written next would delete what it has."""
+    ran(10)
+    there = at.list_keys()
+    attempt(monkeypatch, 2)
+    monkeypatch.setenv("HULK_CHECKPOINT_TRUST_STORE", "1")
+    list_objects, answers = Store.list_objects, iter([False])
+
+    def failing_once(store: Store) -> Any:
+        if not next(answers, True):
+            raise CheckpointError("cannot list: 503 slow down")
+        return list_objects(store)
+
+    monkeypatch.setattr(Store, "list_objects", failing_once)
+    with pytest.raises(CheckpointError, match="is intact; cannot list: 503 slow down"):
+        Training().checkpointer.resume()
+    assert at.list_keys() == there
+    assert Training(seed=2).checkpointer.resume() == 10
+
+
+def of_attempt(store: Store, number: int) -> sharded.ShardedCheckpoints:
+    owner = Owner.of_job("local/local", "u-1", SECRET, trusts_store=False, committed_step=0)
+    return sharded.ShardedCheckpoints(store, number, 1, owner)
+
+
+def test_older_copies_stay_until_all_stores_of_a_copy_have_its_manifest(at: Store, tmp_path: Path) -> None:
+    """A shard in each of two stores; the second one fails between the manifests."""
+    eu, us = (of_attempt(Store(f"file://{tmp_path}/{region}"), 1) for region in ("eu", "us"))
+    writer = CopyWriter(0, 1, [0, 1], ["eu", "us"], {"eu": eu, "us": us}.__getitem__, Ranks())
+    writer.write(1, {"model": {"a": torch.ones(3)}})
+    (tmp_path / "us" / f"{folder_name(1, 2, 0)}.json").mkdir()
+    us.prepare = lambda step, copy: us.folder(step, copy)  # type: ignore[method-assign]
+    with pytest.raises(CheckpointError, match=r"cannot write .*/us/"):
+        writer.write(2, {"model": {"a": torch.ones(3)}})
+    assert complete(eu.store) == [f"{folder_name(1, step, 0)}.json" for step in (1, 2)]
+    (tmp_path / "us" / f"{folder_name(1, 2, 0)}.json").rmdir()
+    writer.write(3, {"model": {"a": torch.ones(3)}})
+    assert complete(eu.store) == complete(us.store) == [f"{folder_name(1, 3, 0)}.json"]
+
+
+def test_a_folder_whose_manifest_is_in_another_store_is_not_deleted(
+    at: Store, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """What a copy over two stores is whose first rank was lost between their manifests, and which is resumed from."""
+    monkeypatch.setenv("HULK_CHECKPOINT_STORES", f'{{"eu": "file://{tmp_path}/eu"}}')
+    ran(5)
+    eu, name = Store(f"file://{tmp_path}/eu/u-1"), folder_name(1, 5, 0)
+    found = json.loads(at.read(f"{name}.json") or b"")
+    written = sharded.Manifest(
+        job="local/local",
+        attempt=1,
+        step=5,
+        copy=0,
+        num_copies=1,
+        num_bytes=found["numBytes"],
+        metadata_sha256=found["metadataSha256"],
+        files=(("__0_0.distcp", at.url),),
+    )
+    of_attempt(eu, 1).commit(written)
+    eu.folder(name).write(METADATA, at.folder(name).read(METADATA) or b"")
+    at.delete(f"{name}.json")
+    for number in (2, 3):
+        attempt(monkeypatch, number)
+        other = Training(seed=2)
+        assert other.checkpointer.resume() == 5
+        assert other.values == trained(5)
+
+
+def test_what_is_too_large_is_not_read_and_what_is_foreign_only_once(
+    at: Store, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ran(5)
+    folder, manifest = tmp_path / "store" / "u-1", f"{folder_name(1, 90, 0)}.json"
+    for name in ("begun-00000099", manifest):
+        with (folder / name).open("wb") as file:
+            file.truncate(sharded.MAX_SIGNED_BYTES + 1)
+    at.write("begun-00000098", b"{}")
+    metadata = folder / folder_name(1, 5, 0) / METADATA
+    with metadata.open("ab") as file:
+        file.truncate(1 << 30)
+    numbers_read: dict[str, int] = {}
+    read, read_range = Store.read, Store.read_range
+
+    def counted(store: Store, key: str, *span: int) -> Any:
+        content = read_range(store, key, *span) if span else read(store, key)
+        numbers_read[key] = numbers_read.get(key, 0) + 1
+        assert len(content or b"") <= sharded.MAX_SIGNED_BYTES
+        return content
+
+    monkeypatch.setattr(Store, "read", counted)
+    monkeypatch.setattr(Store, "read_range", counted)
+    attempt(monkeypatch, 2)
+    with pytest.raises(CheckpointError, match="metadata is not as it was written"):
+        Training().checkpointer.resume()
+    assert "0090-0000.json has 4194305 bytes" in capsys.readouterr().out
+    assert numbers_read["begun-00000098"] == 1
+    assert not {"begun-00000099", manifest} & numbers_read.keys()
+    found = of_attempt(at, 2)
+    for _ in range(2):
+        found.require_newest()
+    assert numbers_read["begun-00000098"] == 2
+    assert "begun-00000099" not in numbers_read
+    assert capsys.readouterr().out.count("begun-00000098") == 1
 
 
 def test_the_job_learns_how_far_it_is_and_what_is_saved(at: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -318,8 +513,14 @@ def test_another_model_is_refused(at: Store, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_what_cannot_be_is_said_in_words(at: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     lacking = next(scheme for scheme, package in PACKAGES.items() if find_spec(package) is None)
+    told: list[str] = []
+    tell = Ranks.all
+    monkeypatch.setattr(Ranks, "all", lambda ranks, mine: told.append(str(mine)) or tell(ranks, mine))
     with pytest.raises(ConfigurationError, match=rf"lacks the Python package {PACKAGES[lacking]}, .*pip install"):
         Training(url=f"{lacking}://bucket/run").checkpointer.resume()
+    assert "lacks the Python package" in told[-1], "other ranks wait for this one"
+    with pytest.raises(ConfigurationError, match="lacks the Python package"):
+        Training(url=f"{lacking}://bucket/run").checkpointer.save()
     with pytest.raises(ConfigurationError, match="checkpoint every 0 steps"):
         Training(every=0)
     monkeypatch.setenv("WORLD_SIZE", "2")

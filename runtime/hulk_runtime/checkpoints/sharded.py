@@ -13,11 +13,11 @@ a newer one resumes from stays.
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import asdict, dataclass
 from typing import Annotated, Final
 
-from hulk_runtime.checkpoints.object_store import Store
+from hulk_runtime.checkpoints.object_store import Listed, Store
 from hulk_runtime.checkpoints.signing import Owner
 from hulk_runtime.errors import CheckpointError, FencedError
 from hulk_runtime.plan.document import DocumentError, Must, Natural, Positive, key_of, read
@@ -26,6 +26,8 @@ FORMAT: Final = 1
 METADATA: Final = ".metadata"
 """torch's own name."""
 MAX_SIGNED_BYTES: Final = 4 << 20
+MAX_NAMED: Final = 8
+"""Faults that all ranks are told."""
 MAX_SAID: Final = 1000
 """Lines about what is not the job's own, which somebody may make up by the thousand."""
 _NAME: Final = re.compile(r"sharded-(\d{8})-(\d{10})-(\d{4})(\.json)?")
@@ -35,7 +37,11 @@ _FENCE: Final = b'{"format":1}'
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """One copy of a state. `files`: which store each file is in, by its URL, where these are several: all have this."""
+    """One copy of a state.
+
+    `num_metadata_bytes`: 0 where an older version wrote it. `files`: which store each file is in, by its URL, where
+    these are several: all have this.
+    """
 
     format: Annotated[int, Must(f"be {FORMAT}", lambda found: found == FORMAT)] = FORMAT
     job: str
@@ -45,6 +51,7 @@ class Manifest:
     num_copies: Positive
     num_bytes: Natural
     metadata_sha256: str
+    num_metadata_bytes: Natural = 0
     files: tuple[tuple[str, str], ...] = ()
 
     @property
@@ -67,25 +74,53 @@ def folder_name(attempt: int, step: int, copy: int) -> str:
 
 
 class ShardedCheckpoints:
-    """One attempt's view of one store; only one rank of a copy commits, and one of a store sweeps."""
+    """One attempt's view of one store; only one rank of a copy commits, and one of a store sweeps.
 
-    def __init__(self, store: Store, attempt: int, num_kept: int, owner: Owner) -> None:
+    `believed`: the names of the copies that this attempt believes to be there, in any store, or has written. No other
+    name counts when old copies are deleted: anybody who writes to the store can make one up.
+    """
+
+    def __init__(
+        self, store: Store, attempt: int, num_kept: int, owner: Owner, believed: set[str] | None = None
+    ) -> None:
         self.store = store
         self.attempt, self.owner, self._num_kept = attempt, owner, num_kept
+        self._believed = set() if believed is None else believed
         self._said: set[str] = set()
+        self._foreign: dict[str, tuple[tuple[object, ...], str]] = {}
+        self.faults: list[str] = []
+        """Of what `begin` has found, where the store is not trusted: manifests that are damaged, foreign or gone."""
 
     def begin(self) -> list[Manifest]:
         """Fence off older attempts, and list what is complete, newest first. Raises FencedError where this is older."""
         self.require_newest()
         name = f"begun-{self.attempt:08d}"
         self.store.write(name, self.owner.signed(name, _FENCE))
-        names = (match[0] for key in self.store.list_keys() if (match := _NAME.fullmatch(key)) and match[4])
-        found = [manifest for name in names if (manifest := self._read(name)) is not None]
+        self.faults, there = [], self.store.list_objects()
+        names = (match[0] for key in there if (match := _NAME.fullmatch(key)) and match[4])
+        found = [manifest for name in names if (manifest := self._read(name, there[name])) is not None]
+        if not found:
+            self._note_lost(there)
+        self._believed.update(manifest.name for manifest in found)
         return sorted(found, key=lambda manifest: (manifest.age, -manifest.copy), reverse=True)
+
+    def _note_lost(self, keys: Collection[str]) -> None:
+        """Folders that were complete: a save that was broken off leaves one, of an attempt with a fence."""
+        begun = {int(match[1]) for match in map(_BEGUN.fullmatch, keys) if match}
+        whole: dict[tuple[int, int], list[str]] = {}
+        for match in filter(None, map(_NAME.fullmatch, keys)):
+            is_alone = not match[4] and f"{match[0]}.json" not in keys
+            if is_alone and METADATA in self.store.folder(match[0]).list_keys():
+                whole.setdefault((int(match[1]), int(match[3])), []).append(match[0])
+        for (attempt, _), names in whole.items():
+            if len(names) > 1 or attempt not in begun:
+                for name in names:
+                    self._refuse(name, "has lost its manifest")
 
     def prepare(self, step: int, copy: int) -> None:
         """Delete what an earlier run by the same number left where a copy is to be written."""
         name = folder_name(self.attempt, step, copy)
+        self._believed.discard(name)
         self.store.delete(f"{name}.json")
         self.store.delete_folder(name)
 
@@ -94,17 +129,36 @@ class ShardedCheckpoints:
         return self.store.folder(folder_name(self.attempt, step, copy))
 
     def commit(self, manifest: Manifest) -> None:
-        """From here on the copy counts; older ones that are too many are deleted. Raises FencedError."""
+        """From here on the copy counts. Raises FencedError."""
         self.require_newest()
         key = f"{manifest.name}.json"
         body = json.dumps({key_of(name): value for name, value in asdict(manifest).items()}, separators=(",", ":"))
         self.store.write(key, self.owner.signed(key, body.encode()))
+        self._believed.add(manifest.name)
+
+    def sweep(self, written: Manifest) -> None:
+        """Delete what is more than is kept of each copy, or older where there were others, and what this copy gave up.
+
+        Called once all of the copy's stores have its manifest. Raises FencedError.
+        """
         self.require_newest()
-        self._sweep(manifest.copy)
+        found, copy = self._believed_here(self.store.list_keys()), written.copy
+        kept = {each: sorted((age for age, of, _ in found if of == each), reverse=True) for _, each, _ in found}
+        oldest = {each: ages[: self._num_kept][-1] for each, ages in kept.items()}
+        is_full = len(kept[copy]) >= self._num_kept
+        for age, of, name in found:
+            is_too_many = age < oldest[of] or (is_full and age[0] < self.attempt and age < oldest[copy])
+            if is_too_many and name != written.name:
+                self.store.delete(f"{name}.json")
+                self.store.delete_folder(name)
+        self._delete_unfinished(
+            lambda attempt, step, of: attempt < self.attempt or (of == copy and (attempt, step) < written.age)
+        )
 
     def metadata(self, manifest: Manifest) -> bytes:
         """What a copy's pieces are, as it was written. Raises CheckpointError."""
-        held = self.store.folder(manifest.name).read(METADATA)
+        folder, num_bytes = self.store.folder(manifest.name), manifest.num_metadata_bytes
+        held = folder.read_range(METADATA, 0, num_bytes + 1) if num_bytes else folder.read(METADATA)
         if held is None or hashlib.sha256(held).hexdigest() != manifest.metadata_sha256:
             fault = "missing" if held is None else "not as it was written"
             raise CheckpointError(f"{self.store.url}/{manifest.name}/{METADATA} is {fault}")
@@ -112,11 +166,12 @@ class ShardedCheckpoints:
 
     def require_newest(self) -> None:
         """Raises FencedError where a newer attempt has begun: a fence that the job did not sign is none."""
-        begun = ((int(match[1]), key) for key in self.store.list_keys() if (match := _BEGUN.fullmatch(key)))
+        there = self.store.list_objects()
+        begun = ((int(match[1]), key) for key in there if (match := _BEGUN.fullmatch(key)))
         for attempt, key in sorted(begun, reverse=True):
             if attempt <= self.attempt:
                 return
-            if self._is_own(key, self.store.read(key) or b""):
+            if not self._own(key, there[key])[1]:
                 raise FencedError(
                     f"attempt {attempt} has begun in {self.store.url}; attempt {self.attempt} may not commit"
                 )
@@ -125,48 +180,55 @@ class ShardedCheckpoints:
         """Delete what earlier attempts have not finished, before anything of this one is written."""
         self._delete_unfinished(lambda attempt, step, copy: attempt <= self.attempt)
 
-    def _sweep(self, copy: int) -> None:
-        """What is more than is kept of each copy, or older where there were others; what this copy's ranks gave up."""
-        complete = _complete(self.store.list_keys())
-        kept = {each: sorted((age for age, of, _ in complete if of == each), reverse=True) for _, each, _ in complete}
-        oldest = {each: ages[: self._num_kept][-1] for each, ages in kept.items()}
-        is_full = len(kept[copy]) >= self._num_kept
-        for age, of, name in complete:
-            if age < oldest[of] or (is_full and age[0] < self.attempt and age < oldest[copy]):
-                self.store.delete(f"{name}.json")
-                self.store.delete_folder(name)
-        newest = kept[copy][0]
-        self._delete_unfinished(
-            lambda attempt, step, of: attempt < self.attempt or (of == copy and (attempt, step) < newest)
-        )
+    def _believed_here(self, keys: Iterable[str]) -> list[tuple[tuple[int, int], int, str]]:
+        """Age, number and name of each copy of which this store has something."""
+        matches = {match.group(1, 2, 3): match for match in map(_NAME.fullmatch, keys) if match}
+        names = ((match, match[0].removesuffix(".json")) for match in matches.values())
+        return [
+            ((int(match[1]), int(match[2])), int(match[3]), name) for match, name in names if name in self._believed
+        ]
 
     def _delete_unfinished(self, is_given_up: Callable[[int, int, int], bool]) -> None:
-        keys = self.store.list_keys()
-        complete = {name for _, _, name in _complete(keys)}
+        """Folders without a manifest, also one that is not believed: whoever looks into it has both."""
+        keys = set(self.store.list_keys())
         for match in filter(None, map(_NAME.fullmatch, keys)):
-            if match[0] not in complete and not match[4] and is_given_up(int(match[1]), int(match[2]), int(match[3])):
+            has_manifest = f"{match[0]}.json" in keys or match[0] in self._believed
+            if not match[4] and not has_manifest and is_given_up(int(match[1]), int(match[2]), int(match[3])):
                 self.store.delete_folder(match[0])
 
-    def _read(self, key: str) -> Manifest | None:
+    def _read(self, key: str, listed: Listed) -> Manifest | None:
         """None, and a line that says why, where it is not to be believed."""
-        content = self.store.read(key) or b""
-        if len(content) > MAX_SIGNED_BYTES or not self._is_own(key, content):
-            return None
+        content, fault = self._own(key, listed)
+        if fault:
+            return self._refuse(key, fault)
         try:
             found = read(Manifest, json.loads(content))
         except (DocumentError, ValueError, RecursionError) as error:
-            self._say(key, f"is damaged: {error}")
-            return None
-        if f"{found.name}.json" != key:
-            self._say(key, f"is the manifest of {found.name}")
-            return None
-        return found
+            return self._refuse(key, f"is damaged: {error}")
+        return found if f"{found.name}.json" == key else self._refuse(key, f"is the manifest of {found.name}")
 
-    def _is_own(self, key: str, content: bytes) -> bool:
-        fault = self.owner.fault(key, content)
+    def _refuse(self, key: str, fault: str) -> None:
+        self._say(key, fault)
+        if not self.owner.trusts_store and len(self.faults) < MAX_NAMED:
+            self.faults.append(f"{self.store.url}/{key} {fault}")
+
+    def _own(self, key: str, listed: Listed) -> tuple[bytes, str]:
+        """A signed object, and why it is not believed, which is found out once as long as it is the same."""
+        version, fault = self._foreign.get(key, ((), ""))
+        if version and version == listed.version:
+            return b"", fault
+        if listed.num_bytes > MAX_SIGNED_BYTES:
+            content, fault = b"", f"has {listed.num_bytes} bytes, more than any that this job signs"
+        else:
+            content = self.store.read(key) or b""
+            fault = self.owner.fault(key, content)
+            if fault and self.owner.trusts_store:
+                self._say(key, f"{fault}, and is believed")
+                return content, ""
         if fault:
-            self._say(key, f"{fault}{', and is believed' if self.owner.trusts_store else ''}")
-        return not fault or self.owner.trusts_store
+            self._foreign[key] = listed.version, fault
+            self._say(key, fault)
+        return content, fault
 
     def _say(self, key: str, fault: str) -> None:
         """Once: fences are looked at in every commit."""
@@ -174,13 +236,3 @@ class ShardedCheckpoints:
         if line not in self._said and len(self._said) < MAX_SAID:
             self._said.add(line)
             print(f"checkpoint {self.store.url}/{line}\n", end="", flush=True)
-
-
-def _complete(keys: Iterable[str]) -> list[tuple[tuple[int, int], int, str]]:
-    """Age, number and name of each copy that has a manifest.
-
-    >>> _complete(["sharded-00000001-0000000005-0000", "sharded-00000001-0000000005-0000.json"])
-    [((1, 5), 0, 'sharded-00000001-0000000005-0000')]
-    """
-    matches = (match for match in map(_NAME.fullmatch, keys) if match and match[4])
-    return [((int(match[1]), int(match[2])), int(match[3]), match[0].removesuffix(".json")) for match in matches]

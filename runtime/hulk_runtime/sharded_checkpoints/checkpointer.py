@@ -70,6 +70,8 @@ class Checkpointer:
         )
         self._attempt, self._num_kept, self._patience_s = here.attempt, num_kept, here.silence_s
         self._opened: dict[str, ShardedCheckpoints] = {}
+        self._believed: set[str] = set()
+        self._has_begun = False
         _require_diloco(diloco)
         self._state = TrainingState(model, optimizer, diloco, others)
         self._staging = Staging()
@@ -79,7 +81,7 @@ class Checkpointer:
         self._copy: CopyWriter | None = None
         self._is_divided = False
         self._under_way: tuple[int, Future[None]] | None = None
-        self._step = self._saved = 0
+        self._step = self._begun = self._saved = 0
 
     def resume(self) -> int:
         """Bring model, optimizer and the others to the newest checkpoint; how many steps it has, 0 where there is none.
@@ -88,15 +90,13 @@ class Checkpointer:
         model, FencedError where a newer attempt of the job has begun.
         """
         step_record.report(step=0)  # torch makes an optimizer's states by a step that is none
-        listings = [each for some in self._ranks.all(self._listings()) for each in some]
-        if fenced := next((each.fenced for each in listings if each.fenced), ""):
-            raise FencedError(fenced)
+        listings, self._has_begun = self._begin(), True
         found = resumption.candidates(listings)
         faults = [each.fault for each in listings if each.fault]
         for candidate in found:
             read, missing = self._read(candidate)
             if not missing:
-                self._step = self._saved = candidate.age[1]
+                self._step = self._begun = self._saved = candidate.age[1]
                 self._say_resumed(candidate, read, faults)
                 break
             faults += missing
@@ -111,17 +111,23 @@ class Checkpointer:
         """So many steps are completed: save when it is time to. Raises FencedError."""
         step_record.report(step=completed)
         self._step = completed
-        if completed // self._every > self._saved // self._every:
+        if completed // self._every > self._begun // self._every:
             self.save()
 
     def save(self) -> None:
-        """Begin to write the state as it is, once what was begun before is written. Raises FencedError."""
+        """Begin to write the state as it is, once what was begun before is written.
+
+        Raises FencedError, and ConfigurationError where nothing was resumed and the store has something newer.
+        """
         self.wait()
+        if not self._has_begun:
+            self._require_nothing_newer()
         trained = self._state.trained()
         if not self._is_divided:
             self._copy, self._is_divided = self._copy_of(trained), True
-        self._saved, copy = self._step, self._copy
+        self._begun, copy = self._step, self._copy
         if copy is None:
+            self._saved = self._step
             return
         state = self._staging.copied(trained) | self._state.others()
         step, done = self._step, Future[None]()
@@ -149,7 +155,8 @@ class Checkpointer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if kind is None:
-            if self._step > self._saved:
+            is_under_way = self._under_way is not None and self._begun == self._step
+            if not is_under_way and self._step > self._saved:
                 self.save()
             self._end_saving(tolerate=False)
         elif self._under_way is not None:  # other ranks may be lost, and what this region writes complete
@@ -165,6 +172,7 @@ class Checkpointer:
         self._under_way = None
         try:
             done.result(timeout_s)
+            self._saved = step
         except NotDoneError:
             raise CheckpointError(f"the checkpoint of step {step} is not written after {timeout_s:g} s") from None
         except CheckpointError as error:
@@ -172,6 +180,31 @@ class Checkpointer:
                 raise
             if self._copy and self._copy.members.number == 0:
                 say(f"checkpoint of step {step} not written, training goes on: {error}")
+
+    def _begin(self) -> list[resumption.Listing]:
+        """Of all ranks together: what each store has, and older attempts are fenced off.
+
+        Raises FencedError, and ConfigurationError where a rank cannot use a store at all.
+        """
+        listings = [each for some in self._ranks.all(self._listings()) for each in some]
+        if fenced := next((each.fenced for each in listings if each.fenced), ""):
+            raise FencedError(fenced)
+        if unusable := next((each.unusable for each in listings if each.unusable), ""):
+            raise ConfigurationError(unusable)
+        self._believed.update(manifest.name for each in listings for manifest in each.manifests)
+        return listings
+
+    def _require_nothing_newer(self) -> None:
+        """Of a script that has not resumed: what it writes would count as older than what is there."""
+        listings = self._begin()
+        self._has_begun = not any(each.fault for each in listings)
+        ages = [manifest.age for each in listings for manifest in each.manifests]
+        if ages and max(ages) >= (self._attempt, self._step):
+            attempt, step = max(ages)
+            raise ConfigurationError(
+                f"step {step} of attempt {attempt} is in {', '.join(self._stores.every)}, and step {self._step} of "
+                f"attempt {self._attempt} would count as older: call resume() before training, or name another store"
+            )
 
     def _copy_of(self, trained: dict[str, Any]) -> CopyWriter | None:
         """The copy that this rank writes a part of; found by all ranks together."""
@@ -183,12 +216,14 @@ class Checkpointer:
         if number is None:
             return None
         ranks = found[number]
-        places = [self._at(self._own_by_rank[rank]) for rank in ranks]
-        return CopyWriter(number, len(found), ranks, places, Ranks(ranks))
+        urls = [self._own_by_rank[rank] for rank in ranks]
+        return CopyWriter(number, len(found), ranks, urls, self._at, Ranks(ranks))
 
     def _at(self, url: str) -> ShardedCheckpoints:
         if url not in self._opened:
-            self._opened[url] = ShardedCheckpoints(Store(url), self._attempt, self._num_kept, self._owner)
+            self._opened[url] = ShardedCheckpoints(
+                Store(url), self._attempt, self._num_kept, self._owner, self._believed
+            )
         return self._opened[url]
 
     def _store(self, url: str) -> Store:
@@ -219,6 +254,8 @@ class Checkpointer:
             return resumption.listing(self._at(url))
         except CheckpointError as error:  # some stores connect as they are opened
             return resumption.Listing(url, fault=str(error))
+        except ConfigurationError as error:  # which all ranks raise, as no other waits for this one
+            return resumption.Listing(url, unusable=str(error))
 
     def _read(self, candidate: Candidate) -> tuple[list[str], list[str]]:
         """Where each rank has read its part of a state, and why others could not; of all ranks."""
@@ -247,10 +284,10 @@ class Checkpointer:
     def _require_new(self, faults: list[str], is_written_over: bool) -> None:
         """That there is nothing to go on from. To begin in silence where there was something would lose the run.
 
-        `is_written_over`: the model, by a part of what could not be read.
+        `faults`: why that is not known. `is_written_over`: the model, by a part of what could not be read.
         """
         committed = self._owner.committed_step
-        if is_written_over or ((faults or committed) and not self._owner.trusts_store):
+        if is_written_over or faults or (committed and not self._owner.trusts_store):
             why = "".join(f"; {fault}" for fault in dict.fromkeys(faults))
             was = f", and step {committed} was committed" if committed else ""
             raise CheckpointError(f"no checkpoint in {', '.join(self._stores.every)} is intact{was}{why}")

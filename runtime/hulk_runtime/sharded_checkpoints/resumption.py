@@ -20,12 +20,13 @@ from hulk_runtime.sharded_checkpoints.storage import Reader
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """What one store has, as the rank that looked found it. `fault`: why nobody knows."""
+    """What one store has, as the rank that looked found it. `fault`: why it may have more."""
 
     url: str
     manifests: tuple[Manifest, ...] = ()
     fault: str = ""
     fenced: str = ""
+    unusable: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,7 @@ def listing(checkpoints: ShardedCheckpoints) -> Listing:
     """Begin in one store."""
     url = checkpoints.store.url
     try:
-        return Listing(url, tuple(checkpoints.begin()))
+        return Listing(url, tuple(checkpoints.begin()), "; ".join(checkpoints.faults))
     except FencedError as error:
         return Listing(url, fenced=str(error))
     except CheckpointError as error:

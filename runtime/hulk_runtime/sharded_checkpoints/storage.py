@@ -48,14 +48,18 @@ def file_name(number: int) -> str:
 
 
 class Writer(StorageWriter):
-    """One rank's file in `folder`.
+    """One rank's file in `folder`, which is opened as it is written.
 
     `prepare` is called on the copy's first rank before any of them writes, `commit` after all have written, with the
     metadata and how many bytes they describe.
     """
 
     def __init__(
-        self, folder: Store, number: int, prepare: Callable[[], object], commit: Callable[[bytes, int], object]
+        self,
+        folder: Callable[[], Store],
+        number: int,
+        prepare: Callable[[], object],
+        commit: Callable[[bytes, int], object],
     ) -> None:
         self._folder, self._key = folder, file_name(number)
         self._prepare, self._commit = prepare, commit
@@ -79,7 +83,7 @@ class Writer(StorageWriter):
         """All pieces in one file, one after the other; none without pieces."""
         written: list[WriteResult] = []
         if plan.items:
-            with self._folder.writing(self._key) as file:
+            with self._folder().writing(self._key) as file:
                 start = 0
                 for item in plan.items:
                     written.append(self._write(file, start, item, planner))
