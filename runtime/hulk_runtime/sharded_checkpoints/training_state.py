@@ -6,7 +6,6 @@ diloco       of replicas that train apart: what `replica_state` says
 others       what other objects' `state_dict` answer, as bytes: the same on all ranks, or each takes the first one's
 """
 
-import io
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -21,6 +20,7 @@ from torch.distributed.checkpoint.state_dict import (
 
 from hulk_runtime.diloco.context import DiLoCo
 from hulk_runtime.sharded_checkpoints import replica_state
+from hulk_runtime.sharded_checkpoints.safe_pickle import packed, unpacked
 
 Model = torch.nn.Module | Sequence[torch.nn.Module]
 Optimizers = torch.optim.Optimizer | Iterable[torch.optim.Optimizer] | None
@@ -67,7 +67,7 @@ class TrainingState:
 
     def others(self) -> dict[str, Any]:
         """The other objects' states."""
-        return {"others": {name: _packed(other.state_dict()) for name, other in self._others.items()}}
+        return {"others": {name: packed(name, other.state_dict()) for name, other in self._others.items()}}
 
     def load(self, state: dict[str, Any]) -> None:
         """The other way around."""
@@ -81,7 +81,7 @@ class TrainingState:
         if self._diloco:
             replica_state.load(self._diloco, state)
         for name, other in self._others.items():
-            other.load_state_dict(_unpacked(state["others"][name]))
+            other.load_state_dict(unpacked(name, state["others"][name]))
 
 
 def _flat() -> StateDictOptions:
@@ -97,13 +97,3 @@ def _of_part(part: torch.nn.Module, optimizers: Sequence[torch.optim.Optimizer])
         for optimizer in optimizers
         if any(id(parameter) in own for group in optimizer.param_groups for parameter in group["params"])
     ]
-
-
-def _packed(state: dict[str, Any]) -> bytes:
-    packed = io.BytesIO()
-    torch.save(state, packed)
-    return packed.getvalue()
-
-
-def _unpacked(state: bytes) -> Any:
-    return torch.load(io.BytesIO(state), map_location="cpu", weights_only=False)

@@ -1,0 +1,107 @@
+"""What a rank takes from a sharded checkpoint: nothing that runs, only what fits, and from whom it is."""
+
+import os
+import pickle
+from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import hulk
+import pytest
+import torch
+from hulk_runtime.checkpoints.object_store import Store
+from hulk_runtime.checkpoints.sharded import METADATA, Manifest, ShardedCheckpoints, folder_name
+from hulk_runtime.checkpoints.signing import Owner
+from hulk_runtime.errors import CheckpointError, ConfigurationError
+from hulk_runtime.sharded_checkpoints import safe_pickle
+from hulk_runtime.sharded_checkpoints.storage import Writer
+from torch.distributed.checkpoint.state_dict_saver import save
+
+
+@pytest.fixture
+def url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Where a run by hand, without a secret, keeps its checkpoints."""
+    monkeypatch.chdir(tmp_path)
+    return f"file://{tmp_path}/store"
+
+
+class Other:
+    """Something with a state of its own."""
+
+    def __init__(self, state: dict[str, Any]) -> None:
+        self.state = state
+
+    def state_dict(self) -> dict[str, Any]:
+        return self.state
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.state = state
+
+
+class Malice:
+    """Runs when it is unpickled."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.mkdir, ("malice",)
+
+
+def forge(url: str, state: dict[str, Any], change: Callable[[bytes], bytes] = lambda metadata: metadata) -> None:
+    """A checkpoint as Hulk writes it, without a signature."""
+    owner = Owner(job="local/local")
+    forging, folder = ShardedCheckpoints(Store(url), 1, 9, owner), Store(url).folder(folder_name(1, 5, 0))
+
+    def commit(metadata: bytes, num_bytes: int) -> None:
+        changed = change(metadata)
+        folder.write(METADATA, changed)
+        forging.commit(
+            Manifest(
+                job="local/local",
+                attempt=1,
+                step=5,
+                copy=0,
+                num_copies=1,
+                num_bytes=num_bytes,
+                metadata_sha256=sha256(changed).hexdigest(),
+            )
+        )
+
+    save(state, storage_writer=Writer(folder, 0, lambda: None, commit))
+
+
+@pytest.mark.parametrize("where", ["index", "optimizer", "others"])
+@pytest.mark.parametrize("trusted", [False, True], ids=["by hand", "trustStore"])
+def test_code_in_a_checkpoint_that_nobody_signed_does_not_run(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str, trusted: bool
+) -> None:
+    net = torch.nn.Linear(3, 3)
+    optimizer = torch.optim.AdamW(net.parameters())
+    if trusted:
+        (tmp_path / "secret").write_bytes(bytes(range(32)))
+        monkeypatch.setenv("HULK_PEER_SECRET", str(tmp_path / "secret"))
+        monkeypatch.setenv("HULK_CHECKPOINT_TRUST_STORE", "1")
+        monkeypatch.setenv("HULK_CHECKPOINT_URL", url)
+    checkpointer = hulk.Checkpointer(net, optimizer, url=url, loader=Other({"at": 1}))
+    state = {**checkpointer._state.trained(), **checkpointer._state.others()}
+    if where == "optimizer":
+        state["optimizer"]["param_groups.weight.lr"] = Malice()
+    if where == "others":
+        file = tmp_path / "state"
+        torch.save(Malice(), file)
+        state["others"]["loader"] = file.read_bytes()
+    forge(url, state, (lambda _: pickle.dumps(Malice())) if where == "index" else lambda metadata: metadata)
+    named = {"index": "names posix.mkdir", "optimizer": "lr has posix.mkdir", "others": "loader has posix.mkdir"}
+    with pytest.raises(CheckpointError, match=named[where]):
+        checkpointer.resume()
+    assert not (tmp_path / "malice").exists()
+
+
+def test_what_could_not_be_read_again_is_refused_as_it_is_saved(url: str) -> None:
+    checkpointer = hulk.Checkpointer(torch.nn.Linear(3, 3), url=url, loader=Other({"path": Path("x")}))
+    with pytest.raises(ConfigurationError, match=r"state of loader has pathlib.*Path.*add_safe_globals"):
+        checkpointer.save()
+
+
+def test_an_index_is_one() -> None:
+    with pytest.raises(CheckpointError, match="an index is a dict"):
+        safe_pickle.metadata(pickle.dumps({}))
