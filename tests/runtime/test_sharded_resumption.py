@@ -105,3 +105,46 @@ def test_what_could_not_be_read_again_is_refused_as_it_is_saved(url: str) -> Non
 def test_an_index_is_one() -> None:
     with pytest.raises(CheckpointError, match="an index is a dict"):
         safe_pickle.metadata(pickle.dumps({}))
+
+
+class Branches(torch.nn.Module):
+    """Of which the second one is used from the seventh step on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.used, self.unused = torch.nn.Linear(3, 3), torch.nn.Linear(3, 3)
+
+    def forward(self, x_NF: torch.Tensor, step: int) -> torch.Tensor:
+        return self.used(x_NF) + (self.unused(x_NF) if step > 6 else 0)
+
+
+def values_of(net: torch.nn.Module, optimizer: torch.optim.Optimizer) -> list[float]:
+    states = [each for state in optimizer.state.values() for _, each in sorted(state.items())]
+    return torch.cat([each.detach().flatten() for each in (*net.parameters(), *states)]).tolist()
+
+
+def trained(url: str | None, attempt: int, last: int, monkeypatch: pytest.MonkeyPatch) -> tuple[int, list[float], int]:
+    """Where it began, the values in the end, and of how many parameters the optimizer has a state where it began."""
+    monkeypatch.setenv("HULK_ATTEMPT", str(attempt))
+    torch.manual_seed(attempt if url else 1)
+    net = Branches()
+    optimizer = torch.optim.AdamW(net.parameters(), lr=0.1)
+    checkpointer = hulk.Checkpointer(net, optimizer, url=url or "file:///nowhere", every=99)
+    first = checkpointer.resume() if url else 0
+    num_states = len(optimizer.state)
+    for step in range(first, last):
+        optimizer.zero_grad()
+        net(torch.ones(2, 3), step + 1).square().sum().backward()
+        optimizer.step()
+        checkpointer.step(step + 1)
+    if url:
+        checkpointer.save()
+        checkpointer.wait()
+    return first, values_of(net, optimizer), num_states
+
+
+def test_a_parameter_that_had_no_gradient_yet_is_resumed_as_one(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    trained(url, 1, 5, monkeypatch)
+    first, values, num_states = trained(url, 2, 9, monkeypatch)
+    assert (first, num_states) == (5, 2)
+    assert values == trained(None, 1, 9, monkeypatch)[1]

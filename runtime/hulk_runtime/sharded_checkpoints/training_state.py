@@ -6,12 +6,14 @@ diloco       of replicas that train apart: what `replica_state` says
 others       what other objects' `state_dict` answer, as bytes: the same on all ranks, or each takes the first one's
 """
 
+from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import torch
 from torch.distributed.checkpoint.state_dict import (
     StateDictOptions,
+    _get_fqns,
     get_model_state_dict,
     get_optimizer_state_dict,
     set_model_state_dict,
@@ -63,7 +65,13 @@ class TrainingState:
     def to_fill(self, names: Collection[str]) -> dict[str, Any]:
         """What a checkpoint with these names is read into."""
         replica = replica_state.to_fill(self._diloco, names) if self._diloco else {}
-        return {**self.trained(), **replica, **self.others()}
+        found = {**self.trained(), **replica, **self.others()}
+        optimizer, held = sorted(found["optimizer"]), sorted(names)
+        for name in (name for part in self._parts for name in _parameters(part)):
+            if not _beginning(held, f"optimizer.state.{name}."):  # it had no gradient yet
+                for key in _beginning(optimizer, f"state.{name}."):
+                    del found["optimizer"][key]
+        return found
 
     def others(self) -> dict[str, Any]:
         """The other objects' states."""
@@ -76,8 +84,9 @@ class TrainingState:
             set_model_state_dict(part, {name: state["model"][name] for name in own})
             if optimizers:
                 names = get_optimizer_state_dict(part, optimizers, options=_flat())
-                found = {name: state["optimizer"][name] for name in names}
+                found = {name: state["optimizer"].get(name, value) for name, value in names.items()}
                 set_optimizer_state_dict(part, optimizers, found, options=_flat())
+                _forget(part, optimizers, set(names).difference(state["optimizer"]))
         if self._diloco:
             replica_state.load(self._diloco, state)
         for name, other in self._others.items():
@@ -87,6 +96,30 @@ class TrainingState:
 def _flat() -> StateDictOptions:
     """By name also in the groups of parameters, which stages have in common."""
     return StateDictOptions(flatten_optimizer_state_dict=True)
+
+
+def _parameters(part: torch.nn.Module) -> dict[str, torch.nn.Parameter]:
+    """By the names that they have in a checkpoint."""
+    return {name: parameter for key, parameter in part.named_parameters() for name in _get_fqns(part, key)}
+
+
+def _beginning(ordered: Sequence[str], prefix: str) -> list[str]:
+    """Those of sorted names that begin so, with a dot at its end.
+
+    >>> _beginning(["a.b", "c.d", "c.e"], "c.")
+    ['c.d', 'c.e']
+    """
+    after = prefix[:-1] + chr(ord(".") + 1)
+    return list(ordered[bisect_left(ordered, prefix) : bisect_left(ordered, after)])
+
+
+def _forget(part: torch.nn.Module, optimizers: Sequence[torch.optim.Optimizer], keys: Iterable[str]) -> None:
+    """What an optimizer keeps of parameters, by the keys of a state: they are as before their first gradient."""
+    ordered = sorted(keys)
+    for name, parameter in _parameters(part).items():
+        if _beginning(ordered, f"state.{name}."):
+            for optimizer in optimizers:
+                optimizer.state.pop(parameter, None)
 
 
 def _of_part(part: torch.nn.Module, optimizers: Sequence[torch.optim.Optimizer]) -> list[torch.optim.Optimizer]:
