@@ -114,8 +114,8 @@ class Branches(torch.nn.Module):
         super().__init__()
         self.used, self.unused = torch.nn.Linear(3, 3), torch.nn.Linear(3, 3)
 
-    def forward(self, x_NF: torch.Tensor, step: int) -> torch.Tensor:
-        return self.used(x_NF) + (self.unused(x_NF) if step > 6 else 0)
+    def forward(self, rows: torch.Tensor, step: int) -> torch.Tensor:
+        return self.used(rows) + (self.unused(rows) if step > 6 else 0)
 
 
 def values_of(net: torch.nn.Module, optimizer: torch.optim.Optimizer) -> list[float]:
@@ -148,3 +148,17 @@ def test_a_parameter_that_had_no_gradient_yet_is_resumed_as_one(url: str, monkey
     first, values, num_states = trained(url, 2, 9, monkeypatch)
     assert (first, num_states) == (5, 2)
     assert values == trained(None, 1, 9, monkeypatch)[1]
+
+
+def test_an_optimizer_trains_one_part_of_the_model(url: str) -> None:
+    one, two = torch.nn.Linear(3, 4), torch.nn.Linear(4, 2)
+    both = torch.optim.AdamW([*one.parameters(), *two.parameters()])
+    with pytest.raises(
+        ConfigurationError, match=r"AdamW trains 4 parameters, of which the model's parts have \[2, 2\]"
+    ):
+        hulk.Checkpointer([one, two], both, url=url)
+    with pytest.raises(ConfigurationError, match=r"AdamW trains 4 parameters, of which the model's parts have \[2\]"):
+        hulk.Checkpointer(one, both, url=url)
+    with pytest.raises(ConfigurationError, match="SGD trains none of the model's parameters"):
+        hulk.Checkpointer(one, torch.optim.SGD(two.parameters()), url=url)
+    hulk.Checkpointer([one, two], [torch.optim.SGD(one.parameters()), torch.optim.SGD(two.parameters())], url=url)

@@ -21,6 +21,7 @@ from torch.distributed.checkpoint.state_dict import (
 )
 
 from hulk_runtime.diloco.context import DiLoCo
+from hulk_runtime.errors import ConfigurationError
 from hulk_runtime.sharded_checkpoints import replica_state
 from hulk_runtime.sharded_checkpoints.safe_pickle import packed, unpacked
 
@@ -45,7 +46,7 @@ class TrainingState:
         self._diloco = diloco
         self._parts = [model] if isinstance(model, torch.nn.Module) else list(model)
         given = [optimizers] if isinstance(optimizers, torch.optim.Optimizer) else list(optimizers or ())
-        self._optimizers = [_of_part(part, given) for part in self._parts]
+        self._optimizers = _by_part(self._parts, given)
         self._others = dict(others)
 
     def trained(self) -> dict[str, Any]:
@@ -122,11 +123,22 @@ def _forget(part: torch.nn.Module, optimizers: Sequence[torch.optim.Optimizer], 
                 optimizer.state.pop(parameter, None)
 
 
-def _of_part(part: torch.nn.Module, optimizers: Sequence[torch.optim.Optimizer]) -> list[torch.optim.Optimizer]:
-    """The optimizers that train parameters of it."""
-    own = {id(parameter) for parameter in part.parameters()}
-    return [
-        optimizer
-        for optimizer in optimizers
-        if any(id(parameter) in own for group in optimizer.param_groups for parameter in group["params"])
-    ]
+def _by_part(
+    parts: Sequence[torch.nn.Module], optimizers: Sequence[torch.optim.Optimizer]
+) -> list[list[torch.optim.Optimizer]]:
+    """The optimizers that train each part. Raises ConfigurationError for one that trains anything besides one part."""
+    held = [{id(parameter) for parameter in part.parameters()} for part in parts]
+    found: list[list[torch.optim.Optimizer]] = [[] for _ in parts]
+    for optimizer in optimizers:
+        own = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
+        place = next((place for place, some in enumerate(held) if own <= some), None)
+        if place is None:
+            what, counts = type(optimizer).__name__, [len(own & some) for some in held]
+            raise ConfigurationError(
+                f"{what} trains {len(own)} parameters, of which the model's parts have {counts}: each optimizer must "
+                "train one part alone, and be made after the model is divided"
+                if any(counts)
+                else f"{what} trains none of the model's parameters: make it after the model is divided"
+            )
+        found[place].append(optimizer)
+    return found
