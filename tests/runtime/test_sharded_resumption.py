@@ -2,7 +2,8 @@
 
 import os
 import pickle
-from collections.abc import Callable
+import signal
+from collections.abc import Callable, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,13 @@ import torch
 from hulk_runtime.checkpoints.object_store import Store
 from hulk_runtime.checkpoints.sharded import METADATA, Manifest, ShardedCheckpoints, folder_name
 from hulk_runtime.checkpoints.signing import Owner
-from hulk_runtime.errors import CheckpointError, ConfigurationError
+from hulk_runtime.errors import CheckpointError, ConfigurationError, PeerLostError
 from hulk_runtime.sharded_checkpoints import safe_pickle
 from hulk_runtime.sharded_checkpoints.storage import Writer
+from test_sharded_layouts import forked, plan
 from torch.distributed.checkpoint.state_dict_saver import save
+
+SCRIPT = str(Path(__file__).with_name("sharded_resumption_script.py"))
 
 
 @pytest.fixture
@@ -162,3 +166,25 @@ def test_an_optimizer_trains_one_part_of_the_model(url: str) -> None:
     with pytest.raises(ConfigurationError, match="SGD trains none of the model's parameters"):
         hulk.Checkpointer(one, torch.optim.SGD(two.parameters()), url=url)
     hulk.Checkpointer([one, two], [torch.optim.SGD(one.parameters()), torch.optim.SGD(two.parameters())], url=url)
+
+
+def ranks_of(job: Any, make_plan: Any, case: str, num: int, attempt: int = 1, regions: Sequence[str] = ()) -> list[Any]:
+    """A run that saves the state of step 3 times its attempt."""
+    job.make_plan = make_plan
+    document = plan(job, (num, 1, 1), regions, attempt)
+    return forked(job, document, (SCRIPT, case, str(3 * attempt)), 3, ("eu", "us") if regions else ())
+
+
+def outcome(processes: Sequence[Any]) -> tuple[list[int], str]:
+    """How they ended, and what they printed."""
+    return [process.wait() for process in processes], "\n".join(process.output for process in processes)
+
+
+def test_a_rank_that_is_lost_while_others_save_or_resume_is_a_lost_peer(job: Any, make_plan: Any) -> None:
+    codes, output = outcome(ranks_of(job, make_plan, "gone", 2))
+    assert codes == [PeerLostError.exit_code, 0], output
+    assert "PeerLostError: " in output
+    arguments = (str(Path(SCRIPT).with_name("sharded_script.py")), "1", "2", "1", "3", "kill=1:3")
+    codes, output = outcome(forked(job, plan(job, (1, 2, 1), (), 2), arguments, 3, ()))
+    assert codes == [PeerLostError.exit_code, -signal.SIGKILL], output
+    assert "PeerLostError: ranks [0, 1] do not all answer: " in output
