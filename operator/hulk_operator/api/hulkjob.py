@@ -289,7 +289,8 @@ class Checkpoint(Resource):
         Field(
             description=(
                 "True: attempts also go on from checkpoints that are not signed by the job's secret, and begin at step "
-                "1 in a folder that has lost them. For tasks of Hulk's runtime."
+                "1 in a folder that has lost them. For tasks of Hulk's runtime and hulk.Checkpointer: whoever can "
+                "write there chooses the model, and can run no code."
             ),
             json_schema_extra=ANY_TIME,
         ),

@@ -38,7 +38,7 @@ class TensorReader(FileSystemReader):
     def read_metadata(self, *_: Any, **__: Any) -> Metadata:
         """The index. Raises RuntimeError where it names something else."""
         with (Path(self.path) / INDEX).open("rb") as file:
-            found = _Index(file).load()
+            found = Index(file).load()
         if not isinstance(found, Metadata):
             raise RuntimeError(f"{INDEX} is a {type(found).__name__} and no index")
         found.storage_meta = found.storage_meta or StorageMeta()
@@ -46,7 +46,9 @@ class TensorReader(FileSystemReader):
         return found
 
 
-class _Index(pickle.Unpickler):
+class Index(pickle.Unpickler):
+    """Of tensors: raises RuntimeError where it names something else."""
+
     def find_class(self, module_name: str, global_name: str) -> Any:
         is_dtype = module_name == "torch" and isinstance(getattr(torch, global_name, None), torch.dtype)
         if is_dtype or (module_name, global_name) in _OF_TENSORS:

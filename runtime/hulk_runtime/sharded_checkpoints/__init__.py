@@ -2,6 +2,7 @@
 
 storage           torch.distributed.checkpoint's storage over the stores of `checkpoints`, with a digest of each piece
 training_state    model, optimizer and other objects <-> one state dict
+safe_pickle       objects <-> bytes, without running what these name
 replica_state     DiLoCo's part of it
 staging           a state dict -> its copy in the CPU's memory
 copy_writer       the copy's memory -> a copy in a store

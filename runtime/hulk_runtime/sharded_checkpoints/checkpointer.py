@@ -20,7 +20,7 @@ from hulk_runtime.checkpoints.sharded import ShardedCheckpoints
 from hulk_runtime.checkpoints.signing import Owner
 from hulk_runtime.collective import planned_sums
 from hulk_runtime.diloco.context import DiLoCo
-from hulk_runtime.errors import CheckpointError, ConfigurationError, FencedError, HulkError
+from hulk_runtime.errors import CheckpointError, ConfigurationError, FencedError, HulkError, PeerLostError
 from hulk_runtime.job import environment, peer_secret, step_record
 from hulk_runtime.job.environment import Checkpointing
 from hulk_runtime.sharded_checkpoints import resumption, stores
@@ -175,7 +175,7 @@ class Checkpointer:
             self._saved = step
         except NotDoneError:
             raise CheckpointError(f"the checkpoint of step {step} is not written after {timeout_s:g} s") from None
-        except CheckpointError as error:
+        except (CheckpointError, PeerLostError) as error:
             if not tolerate:
                 raise
             if self._copy and self._copy.members.number == 0:

@@ -10,7 +10,7 @@ from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.state_dict_saver import save
 
 from hulk_runtime.checkpoints.sharded import METADATA, Manifest, ShardedCheckpoints
-from hulk_runtime.errors import CheckpointError, ConfigurationError, FencedError, HulkError
+from hulk_runtime.errors import CheckpointError, ConfigurationError, FencedError, HulkError, PeerLostError
 from hulk_runtime.job import step_record
 from hulk_runtime.sharded_checkpoints.ranks import Ranks
 from hulk_runtime.sharded_checkpoints.storage import Writer, file_name
@@ -31,7 +31,10 @@ class CopyWriter:
     members: Ranks
 
     def write(self, step: int, state: dict[str, Any]) -> None:
-        """All ranks together. Raises CheckpointError, ConfigurationError or FencedError, the same on all of them."""
+        """All ranks together.
+
+        Raises CheckpointError, ConfigurationError or FencedError, the same on all of them, or PeerLostError.
+        """
         begun_s = time.monotonic()
 
         def prepare() -> None:
@@ -60,7 +63,7 @@ class CopyWriter:
             raise self._named(error) from error
         except RuntimeError as error:  # gloo's
             first = str(error).partition("\n")[0]
-            raise CheckpointError(f"ranks {list(self.ranks)} do not all answer: {first}") from error
+            raise PeerLostError(f"ranks {list(self.ranks)} do not all answer: {first}") from error
 
     def _places(self) -> list[ShardedCheckpoints]:
         """Of the copy, each once."""

@@ -8,6 +8,7 @@ from typing import Final, TypeVar
 import torch.distributed as dist
 
 from hulk_runtime import names
+from hulk_runtime.collective.process_group import lost_peers
 from hulk_runtime.errors import ConfigurationError
 
 WRITE_TIMEOUT: Final = timedelta(hours=2)
@@ -21,7 +22,8 @@ class Ranks:
     def __init__(self, ranks: Sequence[int] | None = None) -> None:
         self.group: dist.ProcessGroup | None = None
         if dist.is_initialized():
-            made = dist.new_group(ranks, timeout=WRITE_TIMEOUT, backend="gloo", use_local_synchronization=True)
+            with lost_peers():
+                made = dist.new_group(ranks, timeout=WRITE_TIMEOUT, backend="gloo", use_local_synchronization=True)
             assert isinstance(made, dist.ProcessGroup)
             self.group = made
         elif int(os.environ.get(names.ENV_WORLD_SIZE, "1")) > 1:
@@ -36,9 +38,10 @@ class Ranks:
         return 0 if self.group is None else dist.get_rank(self.group)
 
     def all(self, mine: T) -> list[T]:
-        """What each of them says, in their order."""
+        """What each of them says, in their order. Raises PeerLostError."""
         if self.group is None:
             return [mine]
         found: list[T] = [mine] * dist.get_world_size(self.group)
-        dist.all_gather_object(found, mine, group=self.group)
+        with lost_peers():
+            dist.all_gather_object(found, mine, group=self.group)
         return found

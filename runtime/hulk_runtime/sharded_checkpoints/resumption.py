@@ -4,17 +4,20 @@ The ranks agree: each store is looked through by one rank, all learn what it fou
 one of them cannot read its part, all go on with the next older one.
 """
 
-import pickle
+import io
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from torch.distributed.checkpoint._traverse import set_element
 from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner
+from torch.distributed.checkpoint.planner import ReadItem
 
 from hulk_runtime.checkpoints.object_store import Store
 from hulk_runtime.checkpoints.sharded import Manifest, ShardedCheckpoints
 from hulk_runtime.errors import CheckpointError, FencedError
+from hulk_runtime.sharded_checkpoints import safe_pickle
 from hulk_runtime.sharded_checkpoints.storage import Reader
 
 
@@ -81,10 +84,10 @@ def load(
 
     Raises CheckpointError where it is damaged, ValueError where it is of another model.
     """
-    metadata = pickle.loads(at.metadata(manifest))  # which the job has signed
+    metadata = safe_pickle.metadata(at.metadata(manifest))
     state = to_fill(metadata.state_dict_metadata)
     reader = Reader(metadata, partial(_folder, manifest, at, store))
-    planner = DefaultLoadPlanner()
+    planner = _Planner()
     planner.set_up_planner(state, metadata, is_coordinator=True)
     try:
         plan = planner.create_local_plan()
@@ -93,6 +96,14 @@ def load(
     (whole,) = planner.create_global_plan([plan])
     reader.read_data(planner.finish_plan(whole), planner)
     return state
+
+
+class _Planner(DefaultLoadPlanner):
+    def load_bytes(self, read_item: ReadItem, value: io.BytesIO) -> None:
+        """Torch's own runs what the bytes name."""
+        name = read_item.dest_index.fqn
+        found = safe_pickle.unpacked(name, value.getvalue())
+        set_element(self.original_state_dict, self.mappings[name], found)
 
 
 def _folder(manifest: Manifest, at: ShardedCheckpoints, store: Callable[[str], Store], file: str) -> Store:

@@ -33,6 +33,7 @@ from torch.futures import Future
 
 from hulk_runtime.checkpoints.object_store import Store
 from hulk_runtime.errors import CheckpointError
+from hulk_runtime.sharded_checkpoints.safe_pickle import unpacked
 
 MAX_READ_BYTES: Final = 32 << 20
 """Neighbouring pieces are read together up to so many bytes: an object store answers in tens of milliseconds."""
@@ -194,7 +195,7 @@ class Reader(StorageReader):
             for item in items:
                 planner.load_bytes(item, io.BytesIO(content))
             return
-        held = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+        held = unpacked(piece.path, content)
         for item in items:
             part = held
             for dimension, (start, length) in enumerate(zip(item.storage_offsets, item.lengths, strict=True)):
