@@ -80,7 +80,8 @@ def _pin(pin: LayerPin) -> dict[str, Any]:
 
 
 def _sync(sync: Sync) -> dict[str, Any]:
-    rounds = _given(fragments=sync.rounds.fragments, delaySteps=sync.rounds.delay_steps)
+    asked = sync.rounds
+    rounds = _given(fragments=asked.fragments, delaySteps=asked.delay_steps, warmupSteps=asked.warmup_steps)
     inner = {"innerSteps": sync.inner_steps, **rounds} if sync.is_local else {}
     return {
         "mode": sync.mode,
