@@ -9,8 +9,9 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 from hulk_runtime.errors import HulkError, report
+from hulk_runtime.examples.gpt_divided import parts_of
 from hulk_runtime.examples.gpt_model import initialized
-from hulk_runtime.examples.gpt_stages import gpt_layers, gpt_stages, num_layers, saved_apart, ties
+from hulk_runtime.examples.gpt_stages import gpt_layers, gpt_stages, num_layers, ties
 from hulk_runtime.pipeline import checkpoint
 from hulk_runtime.pipeline.executor import Pipeline
 from hulk_runtime.pipeline.grid import Grid
@@ -46,6 +47,14 @@ def pipeline_of(case):
         model = gpt_stages(MODEL, ranges, torch.float64)
     grid = Grid(case.get("replicas", 1), schedule.num_devices, case.get("tensor", 1))
     return Pipeline(schedule, grid, model, ties(ranges))
+
+
+def saved_apart(name, values):
+    """Under the names of divided blocks, so that a checkpoint is the same whether blocks are divided or not."""
+    parts = parts_of(name)
+    if len(parts) == 1:  # as they are: of values that ranks divide, a chunk is a copy, and loading would miss them
+        return {name: values}
+    return dict(zip(parts, values.chunk(len(parts)), strict=True))
 
 
 def train(pipeline, saved=None):

@@ -11,11 +11,11 @@ import torch
 from hulk_placement.schedule.shapes import SHAPES
 from hulk_runtime.errors import CheckpointError, PeerLostError
 from hulk_runtime.examples.gpt_model import initialized
-from hulk_runtime.examples.gpt_stages import gpt_layers, num_layers, saved_apart
+from hulk_runtime.examples.gpt_stages import gpt_layers, num_layers
 from hulk_runtime.pipeline import checkpoint
 from hulk_runtime.pipeline.stages import Layers
 from pipeline_cases import give
-from pipeline_gpt_ranks import MODEL, NUM_STEPS, batch
+from pipeline_gpt_ranks import MODEL, NUM_STEPS, batch, saved_apart
 from pipeline_model import Momentum
 from pipeline_schedules import backward_first, written
 

@@ -69,6 +69,15 @@ class Group:
             dist.all_to_all_single(everyone, mine.repeat(self.world_size))
         return everyone.view(self.world_size, mine.numel()).cpu()
 
+    def holds_on_all(self, is_so: bool) -> bool:
+        """Whether something holds on all ranks."""
+        if self.world_size == 1:
+            return is_so
+        flag = torch.tensor(int(is_so), device=self.device)
+        with lost_peers():
+            dist.all_reduce(flag, dist.ReduceOp.MIN, self.process_group)
+        return bool(flag)
+
     def broadcast(self, values: torch.Tensor) -> None:
         """Overwrite `values` with rank 0's, in place; where bytes between regions are encrypted, float32 ones are."""
         if self.wan is not None and self.wan.is_encrypted and values.dtype is torch.float32:

@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 import torch
-import torch.distributed as dist
 from torch import nn
 
-from hulk_runtime.collective.process_group import Group, lost_peers, lost_peers_inside
+from hulk_runtime.collective.process_group import Group, lost_peers_inside
 from hulk_runtime.collective.tcp_info import LinkSample, Traffic
 from hulk_runtime.errors import ConfigurationError, HulkError
 from hulk_runtime.names import ENV_PIPELINE_LOG
@@ -169,12 +168,7 @@ class StageStepper:
 
     def goes_on(self, is_wanted: bool) -> bool:
         """While all tensor ranks of the stage want to."""
-        if self.pipeline.mesh is None:
-            return is_wanted
-        flag = torch.tensor(int(is_wanted), device=self._group.device)
-        with lost_peers():
-            dist.all_reduce(flag, dist.ReduceOp.MIN, self.divided.group.process_group)
-        return bool(flag)
+        return self.divided.group.holds_on_all(is_wanted)
 
     def alone(self) -> float:
         """Seconds this machine needs for its stage's blocks of a step and the update; changes no parameter."""

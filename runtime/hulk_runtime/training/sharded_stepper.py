@@ -102,7 +102,7 @@ class ShardedStepper(BatchStepper):
 
     def goes_on(self, is_wanted: bool) -> bool:
         """While all ranks of the replica want to."""
-        return self._holds_on_all(is_wanted)
+        return self._groups.inside.holds_on_all(is_wanted)
 
     def loss_of(self, step: int, sequences: range) -> torch.Tensor:
         """By what the module gives out."""
@@ -128,7 +128,7 @@ class ShardedStepper(BatchStepper):
 
     def unscale(self) -> bool:
         """Each rank has a part of the gradients: all of the replica agree, and replicas have the same."""
-        return self.scale.unscale(self._gradients.gradients_N, self._holds_on_all)
+        return self.scale.unscale(self._gradients.gradients_N, self._groups.inside.holds_on_all)
 
     def update(self, step: int, learning_rate: float) -> None:
         """Of what this rank has."""
@@ -149,13 +149,6 @@ class ShardedStepper(BatchStepper):
     def _wait_for(self, seconds: float) -> None:
         super().set_timeout(seconds)
         self._groups.set_timeout(seconds)
-
-    def _holds_on_all(self, is_so: bool) -> bool:
-        inside = self._groups.inside
-        flag = torch.tensor(int(is_so), device=inside.device)
-        with lost_peers():
-            dist.all_reduce(flag, dist.ReduceOp.MIN, inside.process_group)
-        return bool(flag)
 
 
 def _in_order_of_backward(module: nn.Module, layers: Any) -> dict[str, nn.Parameter]:
