@@ -81,6 +81,11 @@ def test_shards_may_be_chosen_where_nobody_says_otherwise(name: str, changes: di
     assert to_workload(found, to_model(found.spec), Situation(1, NODES)).shards_if_needed is expected
 
 
+def test_a_script_may_have_stores_by_region() -> None:
+    storage = {"url": "s3://all", "regional": [{"region": "eu", "url": "s3://eu"}]}
+    assert workload({"shard": 4}, checkpoint={"storage": storage}).shard == 4
+
+
 @pytest.mark.parametrize(
     "parallelism",
     [{"shard": 4, "tensor": 2}, {"shard": 2, "data": 2}, {"tensor": 4}, {"pipeline": 2, "tensor": 2}],

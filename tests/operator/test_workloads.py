@@ -241,6 +241,11 @@ def test_a_text_that_is_no_model_is_said_with_its_config_map(form: str, text: st
             "asks for pipeline 2 without spec.model",
         ),
         (
+            {"checkpoint": {"storage": {"url": "s3://a", "regional": [{"region": "eu", "url": "s3://eu"}]}}},
+            "UnsupportedStorage",
+            "checkpoint.storage.regional, and its program is one of Hulk's own training loop, which saves whole states",
+        ),
+        (
             {"placement": {"pins": [{"layers": "0", "regions": ["eu"]}]}, "model": None},
             "InvalidPins",
             "it needs spec.model",

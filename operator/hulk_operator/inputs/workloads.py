@@ -222,6 +222,12 @@ def refuse_unsupported(spec: HulkJobSpec, model: Model) -> None:
         raise UnusableJobError("UnsupportedLayout", words)
     if not model.is_counted and spec.placement.pins:
         raise UnusableJobError("InvalidPins", "placement.pins bind layers, and the job says none: it needs spec.model.")
+    if spec.checkpoint and spec.checkpoint.storage.regional and runs_training_loop(spec):
+        raise UnusableJobError(
+            "UnsupportedStorage",
+            "The job asks for checkpoint.storage.regional, and its program is one of Hulk's own training loop, which "
+            "saves whole states, all to checkpoint.storage.url.",
+        )
     refuse_beside_stages(spec, model)
 
 
