@@ -83,12 +83,11 @@ class ShardedCheckpoints:
         found = [manifest for name in names if (manifest := self._read(name)) is not None]
         return sorted(found, key=lambda manifest: (manifest.age, -manifest.copy), reverse=True)
 
-    def prepare(self, step: int, copy: int) -> Store:
-        """The folder to write a copy into; what an earlier run by the same number left there is deleted."""
+    def prepare(self, step: int, copy: int) -> None:
+        """Delete what an earlier run by the same number left where a copy is to be written."""
         name = folder_name(self.attempt, step, copy)
         self.store.delete(f"{name}.json")
         self.store.delete_folder(name)
-        return self.folder(step, copy)
 
     def folder(self, step: int, copy: int) -> Store:
         """Where a copy of this attempt is written."""
