@@ -115,7 +115,7 @@ class TrainingMemory:
         is_local: bool,
         data: int | None,
         shard: int = 1,
-        in_flight: float = 0.0,
+        in_flight: float = 0,
     ) -> BytesPerParameter:
         """The bytes by what is stated, else by the optimizer, its states in four bytes, and the precision.
 

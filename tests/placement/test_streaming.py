@@ -1,6 +1,7 @@
 """Replicas that train apart: what a round waits, and the fragments, delay and precision that the planner chooses."""
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import permutations
 
@@ -10,9 +11,12 @@ from hulk_placement.cost.foresee import foresee
 from hulk_placement.cost.fragments import fragment_shares, num_units
 from hulk_placement.cost.predict import predict
 from hulk_placement.cost.streaming import begins, waited_seconds
+from hulk_placement.layouts import data_parallel
 from hulk_placement.model import Known, Layer, Model
 from hulk_placement.plan import Plan
+from hulk_placement.search.job import place
 from hulk_placement.search.streaming import SLACK, TOLERATED, Options
+from hulk_placement.solution import Budget, Unplaced
 from hulk_placement.solve import solve
 from hulk_placement.sync import Rounds, Sync
 from hulk_placement.topology import Link, Machine, Topology
@@ -281,6 +285,21 @@ def test_in_one_region_as_many_workers_train_as_sums_are_hidden_of(
     assert (1 - found.optimality_gap) * found.prediction.step_s <= best_s * (1 + 1e-9)
     assert len(found.workers) < 8 or mbit_per_s == 200.0
     assert "reduces gradients" not in " ".join(found.why)
+
+
+def test_precisions_that_are_tried_later_have_the_seconds_that_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 9 s the first has 3 and takes 1, the second 4 and takes 1, the third what is left."""
+    now_s, given = 0.0, list[float]()
+
+    def search(workload: Workload, topology: Topology, budget: Budget, clock: Callable[[], float]) -> Plan | Unplaced:
+        nonlocal now_s
+        now_s += 1.0
+        given.append(budget.seconds)
+        return place(workload, topology, budget, clock)
+
+    monkeypatch.setattr(data_parallel, "place_keeping", search)
+    data_parallel.place_replicas(job(Sync("local", 25, rounds=ANY)), world(1), Budget(seconds=9.0), lambda: now_s)
+    assert given == [3.0, 4.0, 7.0]
 
 
 def test_sums_under_way_take_memory() -> None:

@@ -56,13 +56,16 @@ def _place_most_exact(
 ) -> Plan | Unplaced:
     """The plan whose outer gradients lose least, of those within TOLERATED of the best of any precision.
 
-    Fewer bytes save nothing where all machines that may take part wait for nothing.
+    Fewer bytes save nothing where all machines that may take part wait for nothing. Each search has an even part of the
+    seconds that those before it left.
     """
-    precisions, found = workload.sync.precisions, list[Plan | Unplaced]()
-    for compression in precisions:
+    precisions, found, end_s = workload.sync.precisions, list[Plan | Unplaced](), clock() + budget.seconds
+    for number, compression in enumerate(precisions):
         rounds = replace(workload.sync.rounds, any_precision=False)
         asked = replace(workload, sync=replace(workload.sync, compression=compression, rounds=rounds))
-        plan = place_replicas(asked, topology, _part(budget, 1 / len(precisions)), clock)
+        seconds = max(0.0, end_s - clock()) / (len(precisions) - number)
+        part = replace(_part(budget, 1 / len(precisions)), seconds=seconds)
+        plan = place_replicas(asked, topology, part, clock)
         found.append(plan)
         if isinstance(plan, Unplaced) or _is_hidden(plan, workload):
             break
