@@ -199,13 +199,17 @@ class ShardedCheckpoints:
     def _read(self, key: str, listed: Listed) -> Manifest | None:
         """None, and a line that says why, where it is not to be believed."""
         content, fault = self._own(key, listed)
+        found = None
+        if not fault:
+            try:
+                found = read(Manifest, json.loads(content))
+            except (DocumentError, ValueError, RecursionError) as error:
+                fault = f"is damaged: {error}"
+        if found is not None and f"{found.name}.json" != key:
+            fault = f"is the manifest of {found.name}"
         if fault:
-            return self._refuse(key, fault)
-        try:
-            found = read(Manifest, json.loads(content))
-        except (DocumentError, ValueError, RecursionError) as error:
-            return self._refuse(key, f"is damaged: {error}")
-        return found if f"{found.name}.json" == key else self._refuse(key, f"is the manifest of {found.name}")
+            self._refuse(key, fault)
+        return None if fault else found
 
     def _refuse(self, key: str, fault: str) -> None:
         self._say(key, fault)
