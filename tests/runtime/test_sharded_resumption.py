@@ -188,3 +188,13 @@ def test_a_rank_that_is_lost_while_others_save_or_resume_is_a_lost_peer(job: Any
     codes, output = outcome(forked(job, plan(job, (1, 2, 1), (), 2), arguments, 3, ()))
     assert codes == [PeerLostError.exit_code, -signal.SIGKILL], output
     assert "PeerLostError: ranks [0, 1] do not all answer: " in output
+
+
+def test_what_one_rank_cannot_load_ends_all_with_its_words(job: Any, make_plan: Any) -> None:
+    codes, output = outcome(ranks_of(job, make_plan, "plain", 2))
+    assert codes == [0, 0], output
+    codes, output = outcome(ranks_of(job, make_plan, "loader", 2, attempt=2))
+    assert codes == [CheckpointError.exit_code] * 2, output
+    words = "checkpoint of step 3 cannot be loaded: rank 1: RuntimeError: no file of {'at': 1}"
+    assert output.count(words) == 2
+    assert "in load_state_dict" in output

@@ -16,7 +16,7 @@ from torch.distributed.checkpoint.planner import ReadItem
 
 from hulk_runtime.checkpoints.object_store import Store
 from hulk_runtime.checkpoints.sharded import Manifest, ShardedCheckpoints
-from hulk_runtime.errors import CheckpointError, FencedError
+from hulk_runtime.errors import CheckpointError, ConfigurationError, FencedError
 from hulk_runtime.sharded_checkpoints import safe_pickle
 from hulk_runtime.sharded_checkpoints.storage import Reader
 
@@ -81,7 +81,7 @@ def load(
 ) -> dict[str, Any]:
     """Read this rank's part. `to_fill`: what is read into, by the names that there are; `store`: one by its URL.
 
-    Raises CheckpointError where it is damaged, ValueError where it is of another model.
+    Raises CheckpointError where it is damaged, ConfigurationError where it is of another model.
     """
     metadata = safe_pickle.metadata(at.metadata(manifest))
     state = to_fill(metadata.state_dict_metadata)
@@ -91,7 +91,7 @@ def load(
     try:
         plan = planner.create_local_plan()
     except (KeyError, RuntimeError, ValueError) as error:  # a name, or a shape
-        raise ValueError(str(error)) from error
+        raise ConfigurationError(str(error)) from error
     (whole,) = planner.create_global_plan([plan])
     reader.read_data(planner.finish_plan(whole), planner)
     return state
