@@ -198,3 +198,15 @@ def test_what_one_rank_cannot_load_ends_all_with_its_words(job: Any, make_plan: 
     words = "checkpoint of step 3 cannot be loaded: rank 1: RuntimeError: no file of {'at': 1}"
     assert output.count(words) == 2
     assert "in load_state_dict" in output
+
+
+def test_a_model_of_another_type_is_refused(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    checkpointer = hulk.Checkpointer(torch.nn.Linear(3, 3).double(), url=url)
+    checkpointer.save()
+    checkpointer.wait()
+    monkeypatch.setenv("HULK_ATTEMPT", "2")
+    net = torch.nn.Linear(3, 3).bfloat16()
+    before = net.weight.detach().clone()
+    with pytest.raises(ConfigurationError, match=r"model\.\w+ is torch\.bfloat16 here and torch\.float64 there"):
+        hulk.Checkpointer(net, url=url).resume()
+    assert torch.equal(net.weight, before)

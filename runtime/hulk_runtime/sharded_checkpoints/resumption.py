@@ -5,13 +5,15 @@ one of them cannot read its part, all go on with the next older one.
 """
 
 import io
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+import torch
 from torch.distributed.checkpoint._traverse import set_element
 from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner
+from torch.distributed.checkpoint.metadata import Metadata, TensorStorageMetadata
 from torch.distributed.checkpoint.planner import ReadItem
 
 from hulk_runtime.checkpoints.object_store import Store
@@ -92,9 +94,20 @@ def load(
         plan = planner.create_local_plan()
     except (KeyError, RuntimeError, ValueError) as error:  # a name, or a shape
         raise ConfigurationError(str(error)) from error
+    _require_same_types(planner.state_dict, metadata)
     (whole,) = planner.create_global_plan([plan])
     reader.read_data(planner.finish_plan(whole), planner)
     return state
+
+
+def _require_same_types(state: Mapping[str, Any], metadata: Metadata) -> None:
+    """Torch would round what is read into a narrower type. Raises ConfigurationError."""
+    for name, value in state.items():
+        held = metadata.state_dict_metadata.get(name)
+        if not isinstance(value, torch.Tensor) or not isinstance(held, TensorStorageMetadata):
+            continue
+        if held.properties.dtype != value.dtype:
+            raise ConfigurationError(f"{name} is {value.dtype} here and {held.properties.dtype} there")
 
 
 class _Planner(DefaultLoadPlanner):
