@@ -210,3 +210,15 @@ def test_a_model_of_another_type_is_refused(url: str, monkeypatch: pytest.Monkey
     with pytest.raises(ConfigurationError, match=r"model\.\w+ is torch\.bfloat16 here and torch\.float64 there"):
         hulk.Checkpointer(net, url=url).resume()
     assert torch.equal(net.weight, before)
+
+
+def test_a_replica_that_begins_as_another_is_said(job: Any, make_plan: Any) -> None:
+    codes, output = outcome(ranks_of(job, make_plan, "apart", 2))
+    assert codes == [0, 0], output
+    codes, output = outcome(ranks_of(job, make_plan, "apart", 2, attempt=2))
+    assert codes == [0, 0], output
+    assert "begins as" not in output
+    (job.folder / "all" / "u" / f"{folder_name(2, 6, 1)}.json").unlink()
+    codes, output = outcome(ranks_of(job, make_plan, "apart", 3, attempt=3))
+    assert codes == [0, 0, 0], output
+    assert "hulk: replica 1 begins as replica 0\nhulk: replica 2 begins as replica 0\n" in output

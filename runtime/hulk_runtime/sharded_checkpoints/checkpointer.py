@@ -229,6 +229,9 @@ class Checkpointer:
         for refusal in (result.refusal for result in results if result.refusal):
             what = "is of another model or optimizer" if refusal is ConfigurationError else "cannot be loaded"
             raise refusal(f"checkpoint of step {candidate.age[1]} {what}: {'; '.join(faults[:4])}")
+        if self._ranks.number == 0 and not faults:
+            for own, other in sorted({result.replaced for result in results if result.replaced}):
+                say(f"replica {own} begins as replica {other}")
         return [result.url for result in results], faults
 
     def _read_own(self, candidate: Candidate) -> "_Part":
@@ -244,7 +247,7 @@ class Checkpointer:
             except Exception as error:  # noqa: BLE001 - of the script's own objects: the others wait for this rank's word
                 traceback.print_exception(error)
                 return _Part(url, f"{type(error).__name__}: {error}", CheckpointError)
-            return _Part(url)
+            return _Part(url, replaced=resumption.replaced(manifest, self._replica))
         return _Part(fault="; ".join(faults))
 
     def _require_new(self, faults: list[str], is_written_over: bool) -> None:
@@ -277,11 +280,12 @@ class Checkpointer:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """What came of one rank's reading. `refusal`: that no older state is to be tried."""
+    """What came of one rank's reading. `refusal`: that no older state is to be tried; `replaced`: see `resumption`."""
 
     url: str = ""
     fault: str = ""
     refusal: type[HulkError] | None = None
+    replaced: tuple[int, int] | None = None
 
 
 def _require_diloco(diloco: DiLoCo | None) -> None:

@@ -75,6 +75,11 @@ def by_distance(candidate: Candidate, stores: Sequence[str], replica: int | None
     return sorted(candidate.copies, key=distance)
 
 
+def replaced(manifest: Manifest, replica: int | None) -> tuple[int, int] | None:
+    """Of a replica that begins with another one's copy: its own number, and the other's."""
+    return None if replica is None or replica == manifest.copy else (replica, manifest.copy)
+
+
 def load(
     to_fill: Callable[[Collection[str]], dict[str, Any]],
     manifest: Manifest,
