@@ -188,3 +188,37 @@ def test_a_rank_that_is_lost_while_others_save_or_resume_is_a_lost_peer(job: Any
     codes, output = outcome(forked(job, plan(job, (1, 2, 1), (), 2), arguments, 3, ()))
     assert codes == [PeerLostError.exit_code, -signal.SIGKILL], output
     assert "PeerLostError: ranks [0, 1] do not all answer: " in output
+
+
+def test_what_one_rank_cannot_load_ends_all_with_its_words(job: Any, make_plan: Any) -> None:
+    codes, output = outcome(ranks_of(job, make_plan, "plain", 2))
+    assert codes == [0, 0], output
+    codes, output = outcome(ranks_of(job, make_plan, "loader", 2, attempt=2))
+    assert codes == [CheckpointError.exit_code] * 2, output
+    words = "checkpoint of step 3 cannot be loaded: rank 1: RuntimeError: no file of {'at': 1}"
+    assert output.count(words) == 2
+    assert "in load_state_dict" in output
+
+
+def test_a_model_of_another_type_is_refused(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    checkpointer = hulk.Checkpointer(torch.nn.Linear(3, 3).double(), url=url)
+    checkpointer.save()
+    checkpointer.wait()
+    monkeypatch.setenv("HULK_ATTEMPT", "2")
+    net = torch.nn.Linear(3, 3).bfloat16()
+    before = net.weight.detach().clone()
+    with pytest.raises(ConfigurationError, match=r"model\.\w+ is torch\.bfloat16 here and torch\.float64 there"):
+        hulk.Checkpointer(net, url=url).resume()
+    assert torch.equal(net.weight, before)
+
+
+def test_a_replica_that_begins_as_another_is_said(job: Any, make_plan: Any) -> None:
+    codes, output = outcome(ranks_of(job, make_plan, "apart", 2))
+    assert codes == [0, 0], output
+    codes, output = outcome(ranks_of(job, make_plan, "apart", 2, attempt=2))
+    assert codes == [0, 0], output
+    assert "begins as" not in output
+    (job.folder / "all" / "u" / f"{folder_name(2, 6, 1)}.json").unlink()
+    codes, output = outcome(ranks_of(job, make_plan, "apart", 3, attempt=3))
+    assert codes == [0, 0, 0], output
+    assert "hulk: replica 1 begins as replica 0\nhulk: replica 2 begins as replica 0\n" in output

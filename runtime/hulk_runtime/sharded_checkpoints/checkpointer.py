@@ -9,8 +9,10 @@ Every rank calls it. Store, frequency and number come from spec.checkpoint, or f
 """
 
 import os
+import traceback
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotDoneError
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
@@ -259,27 +261,31 @@ class Checkpointer:
 
     def _read(self, candidate: Candidate) -> tuple[list[str], list[str]]:
         """Where each rank has read its part of a state, and why others could not; of all ranks."""
-        url, fault, is_other = self._read_own(candidate)
-        results = self._ranks.all((url, fault, is_other))
-        faults = [f"rank {rank}: {fault}" for rank, (_, fault, _) in enumerate(results) if fault]
-        if any(is_other for _, _, is_other in results):
-            raise ConfigurationError(
-                f"checkpoint of step {candidate.age[1]} is of another model or optimizer: {'; '.join(faults[:4])}"
-            )
-        return [url for url, _, _ in results], faults
+        results = self._ranks.all(self._read_own(candidate))
+        faults = [f"rank {rank}: {result.fault}" for rank, result in enumerate(results) if result.fault]
+        for refusal in (result.refusal for result in results if result.refusal):
+            what = "is of another model or optimizer" if refusal is ConfigurationError else "cannot be loaded"
+            raise refusal(f"checkpoint of step {candidate.age[1]} {what}: {'; '.join(faults[:4])}")
+        if self._ranks.number == 0 and not faults:
+            for own, other in sorted({result.replaced for result in results if result.replaced}):
+                say(f"replica {own} begins as replica {other}")
+        return [result.url for result in results], faults
 
-    def _read_own(self, candidate: Candidate) -> tuple[str, str, bool]:
+    def _read_own(self, candidate: Candidate) -> "_Part":
         faults = []
         for url, manifest in resumption.by_distance(candidate, self._stores.every, self._replica):
             try:
                 self._state.load(resumption.load(self._state.to_fill, manifest, self._at(url), self._store))
-            except ValueError as error:
-                return url, str(error), True
+            except ConfigurationError as error:
+                return _Part(url, str(error), ConfigurationError)
             except CheckpointError as error:
                 faults.append(str(error))
                 continue
-            return url, "", False
-        return "", "; ".join(faults), False
+            except Exception as error:  # noqa: BLE001 - of the script's own objects: the others wait for this rank's word
+                traceback.print_exception(error)
+                return _Part(url, f"{type(error).__name__}: {error}", CheckpointError)
+            return _Part(url, replaced=resumption.replaced(manifest, self._replica))
+        return _Part(fault="; ".join(faults))
 
     def _require_new(self, faults: list[str], is_written_over: bool) -> None:
         """That there is nothing to go on from. To begin in silence where there was something would lose the run.
@@ -307,6 +313,16 @@ class Checkpointer:
         say(
             f"resumed after step {step} of attempt {attempt} from {where}: {near} of {len(read)} ranks from the nearest"
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """What came of one rank's reading. `refusal`: that no older state is to be tried; `replaced`: see `resumption`."""
+
+    url: str = ""
+    fault: str = ""
+    refusal: type[HulkError] | None = None
+    replaced: tuple[int, int] | None = None
 
 
 def _require_diloco(diloco: DiLoCo | None) -> None:

@@ -5,18 +5,20 @@ one of them cannot read its part, all go on with the next older one.
 """
 
 import io
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+import torch
 from torch.distributed.checkpoint._traverse import set_element
 from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner
+from torch.distributed.checkpoint.metadata import Metadata, TensorStorageMetadata
 from torch.distributed.checkpoint.planner import ReadItem
 
 from hulk_runtime.checkpoints.object_store import Store
 from hulk_runtime.checkpoints.sharded import Manifest, ShardedCheckpoints
-from hulk_runtime.errors import CheckpointError, FencedError
+from hulk_runtime.errors import CheckpointError, ConfigurationError, FencedError
 from hulk_runtime.sharded_checkpoints import safe_pickle
 from hulk_runtime.sharded_checkpoints.storage import Reader
 
@@ -74,6 +76,11 @@ def by_distance(candidate: Candidate, stores: Sequence[str], replica: int | None
     return sorted(candidate.copies, key=distance)
 
 
+def replaced(manifest: Manifest, replica: int | None) -> tuple[int, int] | None:
+    """Of a replica that begins with another one's copy: its own number, and the other's."""
+    return None if replica is None or replica == manifest.copy else (replica, manifest.copy)
+
+
 def load(
     to_fill: Callable[[Collection[str]], dict[str, Any]],
     manifest: Manifest,
@@ -82,7 +89,7 @@ def load(
 ) -> dict[str, Any]:
     """Read this rank's part. `to_fill`: what is read into, by the names that there are; `store`: one by its URL.
 
-    Raises CheckpointError where it is damaged, ValueError where it is of another model.
+    Raises CheckpointError where it is damaged, ConfigurationError where it is of another model.
     """
     metadata = safe_pickle.metadata(at.metadata(manifest))
     state = to_fill(metadata.state_dict_metadata)
@@ -92,10 +99,21 @@ def load(
     try:
         plan = planner.create_local_plan()
     except (KeyError, RuntimeError, ValueError) as error:  # a name, or a shape
-        raise ValueError(str(error)) from error
+        raise ConfigurationError(str(error)) from error
+    _require_same_types(planner.state_dict, metadata)
     (whole,) = planner.create_global_plan([plan])
     reader.read_data(planner.finish_plan(whole), planner)
     return state
+
+
+def _require_same_types(state: Mapping[str, Any], metadata: Metadata) -> None:
+    """Torch would round what is read into a narrower type. Raises ConfigurationError."""
+    for name, value in state.items():
+        held = metadata.state_dict_metadata.get(name)
+        if not isinstance(value, torch.Tensor) or not isinstance(held, TensorStorageMetadata):
+            continue
+        if held.properties.dtype != value.dtype:
+            raise ConfigurationError(f"{name} is {value.dtype} here and {held.properties.dtype} there")
 
 
 class _Planner(DefaultLoadPlanner):
