@@ -1,5 +1,6 @@
 """Ranks that listen from the start come together however late they accept; one that has gone is named soon."""
 
+import contextlib
 import errno
 import os
 import socket
@@ -11,7 +12,7 @@ import pytest
 from collective_ranks import PATIENCE_S, SCOPE, SECRET, Doors, doors, wait_for
 from hulk_runtime.collective.wire import handshake, rendezvous
 from hulk_runtime.collective.wire.handshake import Identity, greet
-from hulk_runtime.collective.wire.rendezvous import Connection, Listener, Rendezvous
+from hulk_runtime.collective.wire.rendezvous import Connection, Listener, Rendezvous, listen
 from hulk_runtime.errors import PeerLostError
 
 IDENTITY = Identity(SECRET, SCOPE, bytes(32))
@@ -107,3 +108,11 @@ def test_a_connection_waits_for_a_late_rank() -> None:
     for each in [*found[0][0], *theirs[1]]:
         each.socket.close()
     at.listeners[1].close()
+
+
+def test_many_partners_can_wait_for_a_late_rank() -> None:
+    """Four connections of each of a hundred."""
+    with contextlib.ExitStack() as opened:
+        late = opened.enter_context(listen("127.0.0.1", 0))
+        for _ in range(400):
+            opened.enter_context(socket.create_connection(late.getsockname(), 1.0))

@@ -36,6 +36,8 @@ KEEPALIVE: Final = {"TCP_KEEPIDLE": 5, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
 """A connection ends when its other end's machine has not answered for 20 s."""
 MAX_GREETING: Final = 256
 """Connections that may wait for their handshake at once; one more, and the oldest has to go."""
+BACKLOG: Final = 4096
+"""Connections that wait for a late rank, of all its partners; Linux's own bound (somaxconn)."""
 MOST_PROBLEMS: Final = 4
 
 
@@ -141,9 +143,9 @@ def listen(host: str, port: int) -> socket.socket:
     """A listening socket; port 0 means any, no host all addresses of both families. Raises PortError."""
     try:
         if host == "" and socket.has_dualstack_ipv6():
-            return socket.create_server((host, port), family=socket.AF_INET6, backlog=256, dualstack_ipv6=True)
+            return socket.create_server((host, port), family=socket.AF_INET6, backlog=BACKLOG, dualstack_ipv6=True)
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        return socket.create_server((host, port), family=family, backlog=256)
+        return socket.create_server((host, port), family=family, backlog=BACKLOG)
     except OSError as error:
         raise PortError(f"cannot listen at {host or 'any address'}, port {port}: {error.strerror}") from error
 
