@@ -17,7 +17,7 @@ from sharded_script import alone
 from test_wan_training import TWO, wan
 
 SCRIPT = str(Path(__file__).with_name("sharded_script.py"))
-INSTRUMENTED = str(Path(__file__).with_name("instrumented.py"))
+INSTRUMENTED = ("-m", "hulk_runtime.instrumentation")
 LOSS = re.compile(r"^step=(\d+) loss=(\S+)", re.MULTILINE)
 Layout = tuple[int, int, int]
 """Replicas, shards, tensor ranks."""
@@ -167,7 +167,7 @@ def test_a_rank_that_is_killed_while_it_saves_leaves_the_older_state(ranks: Any)
     """With sums by Hulk, as in pods: the others end as those that lost a peer, and the other region's copy counts."""
     regions = ["region-0", "region-0", "region-1", "region-1"]
     document = plan(ranks, (2, 2, 1), regions, 1, **wan(2, classes=TWO))
-    arguments = (INSTRUMENTED, SCRIPT, "2", "2", "1", "99", "kill=3:6")
+    arguments = (*INSTRUMENTED, SCRIPT, "2", "2", "1", "99", "kill=3:6")
     killed = forked(ranks, document, arguments, 3, regions, HULK_INSTRUMENTATION="auto")
     codes = [process.wait() for process in killed]
     assert codes == [69, 69, 69, -signal.SIGKILL], "\n".join(process.output for process in killed)
