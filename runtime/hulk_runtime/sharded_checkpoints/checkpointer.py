@@ -10,7 +10,6 @@ Every rank calls it. Store, frequency and number come from spec.checkpoint, or f
 
 import os
 from concurrent.futures import Future
-from concurrent.futures import TimeoutError as NotDoneError
 from types import TracebackType
 from typing import Any
 
@@ -28,6 +27,7 @@ from hulk_runtime.sharded_checkpoints.copies import copies, held, together
 from hulk_runtime.sharded_checkpoints.copy_writer import CopyWriter, say
 from hulk_runtime.sharded_checkpoints.ranks import Ranks
 from hulk_runtime.sharded_checkpoints.resumption import Candidate
+from hulk_runtime.sharded_checkpoints.saving import await_saved
 from hulk_runtime.sharded_checkpoints.staging import Staging
 from hulk_runtime.sharded_checkpoints.training_state import Model, Optimizers, Stateful, TrainingState
 
@@ -145,7 +145,10 @@ class Checkpointer:
         ).start()
 
     def wait(self) -> None:
-        """Until nothing is under way. A checkpoint that is not written is said once. Raises FencedError."""
+        """Until nothing is under way. A checkpoint that is not written is said once.
+
+        Raises FencedError, and PeerLostError where it waits for a rank that is lost.
+        """
         self._end_saving(tolerate=True)
 
     def __enter__(self) -> "Checkpointer":
@@ -171,10 +174,8 @@ class Checkpointer:
         step, done = self._under_way
         self._under_way = None
         try:
-            done.result(timeout_s)
+            await_saved(step, done, timeout_s, self._patience_s)
             self._saved = step
-        except NotDoneError:
-            raise CheckpointError(f"the checkpoint of step {step} is not written after {timeout_s:g} s") from None
         except CheckpointError as error:
             if not tolerate:
                 raise
