@@ -17,7 +17,8 @@ from hulk_runtime.checkpoints import sharded
 from hulk_runtime.checkpoints.object_store import PACKAGES, Store
 from hulk_runtime.checkpoints.sharded import METADATA, folder_name
 from hulk_runtime.checkpoints.signing import Owner
-from hulk_runtime.errors import CheckpointError, ConfigurationError, FencedError
+from hulk_runtime.collective import planned_sums
+from hulk_runtime.errors import CheckpointError, ConfigurationError, FencedError, PeerLostError, RankLostError
 from hulk_runtime.job import step_record
 from hulk_runtime.sharded_checkpoints import checkpointer
 from hulk_runtime.sharded_checkpoints.copies import copies
@@ -176,6 +177,33 @@ def test_a_second_checkpoint_waits_for_the_first_and_so_does_the_end(
     may_go_on.set()
     running.join(60)
     assert complete(at) == [f"{folder_name(1, step, 0)}.json" for step in (10, 12)]
+
+
+@pytest.mark.parametrize("is_written", [False, True])
+def test_a_rank_that_is_lost_in_silence_is_not_waited_for(
+    at: Store, monkeypatch: pytest.MonkeyPatch, is_written: bool
+) -> None:
+    """The save's own group would wait for hours; what the others can write without the lost rank counts."""
+    begun, may_go_on = held_up(monkeypatch)
+    monkeypatch.setenv("HULK_SILENCE_SECONDS", "60" if is_written else "0")
+    found = Training()
+    found.checkpointer.resume()
+    found.train(0, 5)
+    assert begun.wait(60)
+
+    def lost() -> PeerLostError:
+        if is_written:
+            may_go_on.set()
+        return RankLostError(1, "silence")
+
+    monkeypatch.setattr(planned_sums, "loss", lost)
+    if is_written:
+        found.checkpointer.wait()
+        assert complete(at) == [f"{folder_name(1, 5, 0)}.json"]
+    else:
+        with pytest.raises(PeerLostError, match="rank 1 was lost: silence"):
+            found.checkpointer.wait()
+    may_go_on.set()
 
 
 @pytest.mark.parametrize("at", ["file", "s3"], indirect=True)

@@ -18,15 +18,20 @@ from hulk_runtime.collective import script_exit
 from hulk_runtime.collective.connecting import Connecting
 from hulk_runtime.collective.forks import forsaken
 from hulk_runtime.collective.gradient_sums import say_by_torch
+from hulk_runtime.collective.group import Collective
 from hulk_runtime.collective.members import Introduction, Member, addresses_of, exchange_members, read_members
 from hulk_runtime.collective.peer_timeout import peer_timeout_s
 from hulk_runtime.collective.process_group import timeout_s
 from hulk_runtime.collective.reduction import region_backend
 from hulk_runtime.collective.staging import AllReduce
+from hulk_runtime.errors import PeerLostError
 from hulk_runtime.job import environment
 from hulk_runtime.job.environment import Environment
 from hulk_runtime.plan import wire
 from hulk_runtime.plan.flows import CollectivePlan
+
+_groups: list[Collective] = []
+"""Those that are connected."""
 
 
 @functools.cache  # asked in each all-reduce
@@ -53,6 +58,11 @@ def between_regions_of(group: dist.ProcessGroup | None) -> Connecting | None:
     asked = group or dist.group.WORLD
     assert asked is not None
     return _connected(asked, group is None or group is dist.group.WORLD)
+
+
+def loss() -> PeerLostError | None:
+    """What ended the first of the connected groups that has ended; None while all last."""
+    return next((error for each in _groups if (error := each.loss()) is not None), None)
 
 
 def num_connected() -> int:
@@ -135,6 +145,7 @@ def _connect(
         )
         between.patience_s = patience_s
         opened.callback(leaving.set)
+        _groups.append(between.collective)
         script_exit.end_where_stuck(between.collective, leaving)
         return between
 

@@ -6,6 +6,7 @@ safe_pickle       objects <-> bytes, without running what these name
 replica_state     DiLoCo's part of it
 staging           a state dict -> its copy in the CPU's memory
 copy_writer       the copy's memory -> a copy in a store
+saving            how long a script waits for it
 copies            which ranks write a copy of the state together
 stores            which stores a job has, and which is nearest
 resumption        the newest state that is there -> this rank's part of it

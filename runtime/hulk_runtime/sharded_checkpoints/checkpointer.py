@@ -11,7 +11,6 @@ Every rank calls it. Store, frequency and number come from spec.checkpoint, or f
 import os
 import traceback
 from concurrent.futures import Future
-from concurrent.futures import TimeoutError as NotDoneError
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
@@ -30,6 +29,7 @@ from hulk_runtime.sharded_checkpoints.copies import copies, held, together
 from hulk_runtime.sharded_checkpoints.copy_writer import CopyWriter, say
 from hulk_runtime.sharded_checkpoints.ranks import Ranks
 from hulk_runtime.sharded_checkpoints.resumption import Candidate
+from hulk_runtime.sharded_checkpoints.saving import await_saved
 from hulk_runtime.sharded_checkpoints.staging import Staging
 from hulk_runtime.sharded_checkpoints.training_state import Model, Optimizers, Stateful, TrainingState
 
@@ -147,7 +147,10 @@ class Checkpointer:
         ).start()
 
     def wait(self) -> None:
-        """Until nothing is under way. A checkpoint that is not written is said once. Raises FencedError."""
+        """Until nothing is under way. A checkpoint that is not written is said once.
+
+        Raises FencedError, and PeerLostError where it waits for a rank that is lost.
+        """
         self._end_saving(tolerate=True)
 
     def __enter__(self) -> "Checkpointer":
@@ -173,10 +176,8 @@ class Checkpointer:
         step, done = self._under_way
         self._under_way = None
         try:
-            done.result(timeout_s)
+            await_saved(step, done, timeout_s, self._patience_s)
             self._saved = step
-        except NotDoneError:
-            raise CheckpointError(f"the checkpoint of step {step} is not written after {timeout_s:g} s") from None
         except (CheckpointError, PeerLostError) as error:
             if not tolerate:
                 raise
