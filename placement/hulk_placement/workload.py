@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from hulk_placement.accelerators.framework_memory import FrameworkMemory, framework_memory
-from hulk_placement.cost.fragments import fragment_shares
-from hulk_placement.cost.streaming import share_in_flight
+from hulk_placement.cost.fragments import fragment_shares, share_in_flight
 from hulk_placement.layer_pins import LayerPin
 from hulk_placement.model import OPTIMIZER_BYTES_PER_PARAMETER, PRECISIONS, Model
 from hulk_placement.nccl import Nccl

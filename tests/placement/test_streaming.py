@@ -8,9 +8,9 @@ from itertools import permutations
 import pytest
 from hulk_placement import wire
 from hulk_placement.cost.foresee import foresee
-from hulk_placement.cost.fragments import fragment_shares, num_units
+from hulk_placement.cost.fragments import begins, fragment_shares, num_units
 from hulk_placement.cost.predict import predict
-from hulk_placement.cost.streaming import begins, waited_seconds
+from hulk_placement.cost.streaming import waited_seconds
 from hulk_placement.layouts import data_parallel
 from hulk_placement.model import Known, Layer, Model
 from hulk_placement.plan import Plan

@@ -1,4 +1,4 @@
-"""Layers -> what part of a model's trained parameters each fragment has, divided as the runtime divides them.
+"""Layers -> what part of a model's trained parameters each fragment has, divided as the runtime divides them, and when.
 
 Layers of one number are one unit ("h.0.attn" and "h.0.mlp" of "h.0"), and go to the fragments in turn; what has no
 number goes where least is, the largest first (`hulk_runtime.diloco.fragments`).
@@ -6,7 +6,8 @@ number goes where least is, the largest first (`hulk_runtime.diloco.fragments`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Iterable, Mapping, Sequence
 
 
 def num_units(names: Iterable[str]) -> int:
@@ -34,6 +35,32 @@ def fragment_shares(sizes: Mapping[str, int], num_fragments: int) -> tuple[float
     for size in sorted((size for unit, size in units.items() if not _is_numbered(unit)), reverse=True):
         filled[filled.index(min(filled))] += size
     return tuple(size / sum(filled) for size in filled)
+
+
+def begins(num_steps: int, num_fragments: int) -> list[int]:
+    """The steps of a round, from 1, after which the fragments' sums begin: at even distances, the last at its end.
+
+    >>> begins(9, 3), begins(10, 4)
+    ([3, 6, 9], [2, 5, 7, 10])
+    """
+    return [(number + 1) * num_steps // num_fragments for number in range(num_fragments)]
+
+
+def share_in_flight(num_steps: int, delay: int, shares: Sequence[float]) -> float:
+    """Of all values, the largest part whose sums are under way at once; none without a delay.
+
+    A fragment that is merged after the step after which another begins is under way beside it.
+
+    >>> [share_in_flight(9, delay, [0.5, 0.3, 0.2]) for delay in (0, 2, 3, 8)]
+    [0.0, 0.5, 0.8, 1.0]
+    """
+    if not delay:
+        return 0.0
+    begun = begins(num_steps, len(shares))
+    return max(
+        math.fsum(share for other, share in zip(begun, shares, strict=True) if (step - other) % num_steps <= delay)
+        for step in begun
+    )
 
 
 def _unit(layer: str) -> str:

@@ -20,37 +20,13 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from hulk_placement.cost.fragments import begins
+
 Floats = npt.NDArray[np.float64]
 """Of a moment: the seconds by which it follows each moment at the end of the round before; -inf: not bound to it."""
 
 COMPUTED, SENT = 0, 1
 """Moments at a round's end: all steps are over; the sum that began last has left the links. Then sums under way."""
-
-
-def begins(num_steps: int, num_fragments: int) -> list[int]:
-    """The steps of a round, from 1, after which the fragments' sums begin: at even distances, the last at its end.
-
-    >>> begins(9, 3), begins(10, 4)
-    ([3, 6, 9], [2, 5, 7, 10])
-    """
-    return [(number + 1) * num_steps // num_fragments for number in range(num_fragments)]
-
-
-def share_in_flight(num_steps: int, delay: int, shares: Sequence[float]) -> float:
-    """Of all values, the largest part whose sums are under way at once; none without a delay.
-
-    A fragment that is merged after the step after which another begins is under way beside it.
-
-    >>> [share_in_flight(9, delay, [0.5, 0.3, 0.2]) for delay in (0, 2, 3, 8)]
-    [0.0, 0.5, 0.8, 1.0]
-    """
-    if not delay:
-        return 0.0
-    begun = begins(num_steps, len(shares))
-    return max(
-        math.fsum(share for other, share in zip(begun, shares, strict=True) if (step - other) % num_steps <= delay)
-        for step in begun
-    )
 
 
 def waited_seconds(step_s: float, num_steps: int, delay: int, sums: Sequence[tuple[float, float]]) -> float:
