@@ -12,12 +12,13 @@ from typing import Any
 
 import pytest
 from depth import WHOLE
+from hulk_runtime import instrumentation
 from hulk_runtime.checkpoints.sharded import folder_name
 from sharded_script import alone
 from test_wan_training import TWO, wan
 
 SCRIPT = str(Path(__file__).with_name("sharded_script.py"))
-INSTRUMENTED = str(Path(__file__).with_name("instrumented.py"))
+INSTRUMENTED = str(Path(instrumentation.__file__).with_name("__main__.py"))
 LOSS = re.compile(r"^step=(\d+) loss=(\S+)", re.MULTILINE)
 Layout = tuple[int, int, int]
 """Replicas, shards, tensor ranks."""
