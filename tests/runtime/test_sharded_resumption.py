@@ -1,9 +1,10 @@
 """What a rank takes from a sharded checkpoint: nothing that runs, only what fits, and from whom it is."""
 
+import json
 import os
 import pickle
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -12,13 +13,10 @@ import hulk
 import pytest
 import torch
 from hulk_runtime.checkpoints.object_store import Store
-from hulk_runtime.checkpoints.sharded import METADATA, Manifest, ShardedCheckpoints, folder_name
-from hulk_runtime.checkpoints.signing import Owner
+from hulk_runtime.checkpoints.sharded import METADATA, folder_name
 from hulk_runtime.errors import CheckpointError, ConfigurationError, PeerLostError
 from hulk_runtime.sharded_checkpoints import safe_pickle
-from hulk_runtime.sharded_checkpoints.storage import Writer
 from test_sharded_layouts import forked, plan
-from torch.distributed.checkpoint.state_dict_saver import save
 
 SCRIPT = str(Path(__file__).with_name("sharded_resumption_script.py"))
 
@@ -50,54 +48,49 @@ class Malice:
         return os.mkdir, ("malice",)
 
 
-def forge(url: str, state: dict[str, Any], change: Callable[[bytes], bytes] = lambda metadata: metadata) -> None:
-    """A checkpoint as Hulk writes it, without a signature."""
-    owner = Owner(job="local/local")
-    forging, folder = ShardedCheckpoints(Store(url), 1, 9, owner), Store(url).folder(folder_name(1, 5, 0))
-
-    def commit(metadata: bytes, num_bytes: int) -> None:
-        changed = change(metadata)
-        folder.write(METADATA, changed)
-        forging.commit(
-            Manifest(
-                job="local/local",
-                attempt=1,
-                step=5,
-                copy=0,
-                num_copies=1,
-                num_bytes=num_bytes,
-                metadata_sha256=sha256(changed).hexdigest(),
-            )
-        )
-
-    save(state, storage_writer=Writer(folder, 0, lambda: None, commit))
-
-
 @pytest.mark.parametrize("where", ["index", "optimizer", "others"])
 @pytest.mark.parametrize("trusted", [False, True], ids=["by hand", "trustStore"])
 def test_code_in_a_checkpoint_that_nobody_signed_does_not_run(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str, trusted: bool
 ) -> None:
-    net = torch.nn.Linear(3, 3)
-    optimizer = torch.optim.AdamW(net.parameters())
+    forge(url, tmp_path, monkeypatch, where)
+    monkeypatch.setenv("HULK_ATTEMPT", "2")
     if trusted:
         (tmp_path / "secret").write_bytes(bytes(range(32)))
         monkeypatch.setenv("HULK_PEER_SECRET", str(tmp_path / "secret"))
         monkeypatch.setenv("HULK_CHECKPOINT_TRUST_STORE", "1")
         monkeypatch.setenv("HULK_CHECKPOINT_URL", url)
-    checkpointer = hulk.Checkpointer(net, optimizer, url=url, loader=Other({"at": 1}))
+    named = {"index": "names posix.mkdir", "optimizer": "lr has posix.mkdir", "others": "loader has posix.mkdir"}
+    with pytest.raises(CheckpointError, match=named[where]):
+        made(url).resume()
+    assert not (tmp_path / "malice").exists()
+
+
+def made(url: str) -> hulk.Checkpointer:
+    net = torch.nn.Linear(3, 3)
+    return hulk.Checkpointer(net, torch.optim.AdamW(net.parameters()), url=url, loader=Other({"at": 1}))
+
+
+def forge(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+    """A checkpoint as Hulk writes it, with code in it, and without a signature."""
+    checkpointer = made(url)
     state = {**checkpointer._state.trained(), **checkpointer._state.others()}
     if where == "optimizer":
         state["optimizer"]["param_groups.weight.lr"] = Malice()
     if where == "others":
-        file = tmp_path / "state"
-        torch.save(Malice(), file)
-        state["others"]["loader"] = file.read_bytes()
-    forge(url, state, (lambda _: pickle.dumps(Malice())) if where == "index" else lambda metadata: metadata)
-    named = {"index": "names posix.mkdir", "optimizer": "lr has posix.mkdir", "others": "loader has posix.mkdir"}
-    with pytest.raises(CheckpointError, match=named[where]):
-        checkpointer.resume()
-    assert not (tmp_path / "malice").exists()
+        torch.save(Malice(), tmp_path / "state")
+        state["others"]["loader"] = (tmp_path / "state").read_bytes()
+    monkeypatch.setattr(checkpointer._state, "trained", lambda: {each: state[each] for each in ("model", "optimizer")})
+    monkeypatch.setattr(checkpointer._state, "others", lambda: {"others": state["others"]})
+    checkpointer.save()
+    checkpointer.wait()
+    if where == "index":
+        store, name, evil = Store(url), folder_name(1, 0, 0), pickle.dumps(Malice())
+        manifest = json.loads(store.read(f"{name}.json") or b"")
+        manifest |= {each: len(evil) for each in manifest if each == "numMetadataBytes"}
+        manifest["metadataSha256"] = sha256(evil).hexdigest()
+        store.write(f"{name}.json", json.dumps(manifest).encode())
+        store.folder(name).write(METADATA, evil)
 
 
 def test_what_could_not_be_read_again_is_refused_as_it_is_saved(url: str) -> None:
