@@ -21,7 +21,7 @@ from hulk_runtime.checkpoints.sharded import ShardedCheckpoints
 from hulk_runtime.checkpoints.signing import Owner
 from hulk_runtime.collective import planned_sums
 from hulk_runtime.diloco.context import DiLoCo
-from hulk_runtime.errors import CheckpointError, ConfigurationError, FencedError, HulkError, PeerLostError
+from hulk_runtime.errors import CheckpointError, ConfigurationError, FencedError, HulkError, PeerLostError, RankLostError
 from hulk_runtime.job import environment, peer_secret, step_record
 from hulk_runtime.job.environment import Checkpointing
 from hulk_runtime.sharded_checkpoints import resumption, stores
@@ -179,7 +179,7 @@ class Checkpointer:
             await_saved(step, done, timeout_s, self._patience_s)
             self._saved = step
         except (CheckpointError, PeerLostError) as error:
-            if not tolerate:
+            if not tolerate or isinstance(error, RankLostError):  # the next sum of the training says so, too
                 raise
             if self._copy and self._copy.members.number == 0:
                 say(f"checkpoint of step {step} not written, training goes on: {error}")
