@@ -21,7 +21,14 @@ from hulk_runtime.checkpoints.sharded import ShardedCheckpoints
 from hulk_runtime.checkpoints.signing import Owner
 from hulk_runtime.collective import planned_sums
 from hulk_runtime.diloco.context import DiLoCo
-from hulk_runtime.errors import CheckpointError, ConfigurationError, FencedError, HulkError, PeerLostError, RankLostError
+from hulk_runtime.errors import (
+    CheckpointError,
+    ConfigurationError,
+    FencedError,
+    HulkError,
+    PeerLostError,
+    RankLostError,
+)
 from hulk_runtime.job import environment, peer_secret, step_record
 from hulk_runtime.job.environment import Checkpointing
 from hulk_runtime.sharded_checkpoints import resumption, stores
