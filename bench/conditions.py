@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ParamSpec, Protocol, TypeVar
 
 from hulk_lab.wan import relay
 from hulk_lab.wan.addresses import LabNetwork
@@ -57,6 +59,27 @@ def wait_for_quiet(patience_s: float = PATIENCE_S) -> None:
         time.sleep(LOOK_S)
         if stolen_share(before) <= MAX_STOLEN_SHARE:
             return
+
+
+class Timed(Protocol):
+    """A run, and whether it counts."""
+
+    @property
+    def valid(self) -> bool:
+        """By its conditions."""
+
+
+P = ParamSpec("P")
+T = TypeVar("T", bound=Timed)
+
+
+def one_that_counts(once: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """A run that counts, or the last of some that do not."""
+    for _ in range(TRIES - 1):
+        if (found := once(*args, **kwargs)).valid:
+            return found
+        wait_for_quiet()
+    return once(*args, **kwargs)
 
 
 class Watch:

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.allreduce.gang import Gang, lab_name, wan
-from bench.conditions import TRIES, Watch, wait_for_quiet
+from bench.conditions import Watch, one_that_counts
 from bench.raw import Raw
 from bench.streaming import plans
 from bench.trainers.planned import INSTRUMENTED
@@ -86,7 +86,7 @@ def run(short: bool) -> None:
             blob = Path(folder, "plan.json.gz")
             blob.write_bytes(wire.encode(plan, meta))
             asked = Gauge(mode, plan, compute_s)
-            found = _run(net, asked, {"HULK_PLAN": str(blob), "HULK_PEER_SECRET": str(secret)}, short)
+            found = one_that_counts(_once, net, asked, {"HULK_PLAN": str(blob), "HULK_PEER_SECRET": str(secret)}, short)
             raw.add(found)
             runs[mode] = found
             figures = [f"{found.step_s:.3f}", f"{found.predicted_s:.3f}", f"{found.error:+.1%}"]
@@ -120,17 +120,6 @@ def _compression(plan: Plan) -> str:
 
 def _of(run: Run | None) -> float | None:
     return None if run is None else run.utilisation
-
-
-def _run(net: LabNetwork, asked: Gauge, variables: Mapping[str, str], short: bool) -> Run:
-    """One that counts, or the last of some that do not."""
-    for attempt in range(TRIES):
-        if attempt:
-            wait_for_quiet()
-        found = _once(net, asked, variables, short)
-        if found.valid:
-            break
-    return found
 
 
 def _once(net: LabNetwork, asked: Gauge, variables: Mapping[str, str], short: bool) -> Run:

@@ -18,7 +18,7 @@ from rich.table import Table
 
 from bench.allreduce.case import Case
 from bench.allreduce.gang import Gang
-from bench.conditions import TRIES, Watch, wait_for_quiet
+from bench.conditions import Watch, one_that_counts
 from bench.raw import Raw
 from bench.trainers.planned import INSTRUMENTED, Planned, planned, with_packages
 from bench.trainers.replica import DELAY, SYNC_EVERY, TRAINED_HERE
@@ -62,7 +62,7 @@ def table(console: Console, raw: Raw, short: bool) -> None:
     num_steps = SHORT_STEPS if short else NUM_STEPS
     num_values = sum(one.numel() for one in Gpt(TRAINED_HERE.model).parameters())
     with planned(CASE, 4 * num_values, COMPUTE_S) as up:
-        runs = {way: _run(up, way, num_steps) for way in (TORCHFT, HULK)}
+        runs = {way: one_that_counts(_once, up, way, num_steps) for way in (TORCHFT, HULK)}
     for each in runs.values():
         raw.add(each)
     loss = max(one.looks[-1].loss for one in runs.values())
@@ -98,17 +98,6 @@ def seconds_to(loss: float, looks: Sequence[Look]) -> float:
             share = (before.loss - loss) / (before.loss - after.loss)
             return before.seconds + share * (after.seconds - before.seconds)
     raise ValueError(f"a loss of {loss} was not reached: {looks[-1]}")
-
-
-def _run(up: Planned, way: str, num_steps: int) -> Run:
-    """One that counts, or the last of some that do not."""
-    for attempt in range(TRIES):
-        if attempt:
-            wait_for_quiet()
-        found = _once(up, way, num_steps)
-        if found.valid:
-            break
-    return found
 
 
 def _once(up: Planned, way: str, num_steps: int) -> Run:

@@ -16,7 +16,7 @@ from rich.table import Table
 from bench.allreduce.case import Case
 from bench.allreduce.gang import Gang
 from bench.allreduce.rounds import MIB
-from bench.conditions import TRIES, Watch, wait_for_quiet
+from bench.conditions import Watch, one_that_counts
 from bench.raw import Raw
 from bench.trainers.planned import INSTRUMENTED, Planned, planned, with_packages
 from bench.verdicts import verdict
@@ -57,7 +57,7 @@ def table(console: Console, raw: Raw, short: bool) -> None:
     for case in CASES[1:] if short else CASES:
         with planned(case, NUM_LAYERS * MIB, COMPUTE_S) as up:
             for kind in KINDS if short or case is not CASES[-1] else SCRIPTS:
-                runs = [_run(up, case, kind, way) for way in WAYS]
+                runs = [one_that_counts(_once, up, case, kind, way) for way in WAYS]
                 for each in runs:
                     raw.add(each)
                 _require_equal(runs)
@@ -75,17 +75,6 @@ def table(console: Console, raw: Raw, short: bool) -> None:
         if found:
             least = min((gain for gain in found if gain), default=None) if None not in found else None
             console.print(verdict(f"{name}: step by gloo / instrumented, least", least, "at least", bound))
-
-
-def _run(up: Planned, case: Case, kind: str, way: str) -> Run:
-    """One that counts, or the last of some that do not."""
-    for attempt in range(TRIES):
-        if attempt:
-            wait_for_quiet()
-        found = _once(up, case, kind, way)
-        if found.valid:
-            break
-    return found
 
 
 def _once(up: Planned, case: Case, kind: str, way: str) -> Run:
