@@ -10,6 +10,7 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 from hulk_runtime.collective import backend
+from hulk_runtime.collective.carried import Carried
 from hulk_runtime.collective.connecting import Connecting
 from torch.distributed import _functional_collectives as functional_collectives
 from torch.distributed.device_mesh import init_device_mesh
@@ -52,6 +53,14 @@ def hsdp() -> str:
     net = model()
     mesh = init_device_mesh("cpu", (dist.get_world_size() // 2, 2), mesh_dim_names=("dp_replicate", "dp_shard"))
     fully_shard(net, mesh=mesh)
+    trained(net)
+    return norm([values.full_tensor() for values in net.parameters()])
+
+
+def fsdp() -> str:
+    """One replica, whose shards are everywhere."""
+    net = model()
+    fully_shard(net)
     trained(net)
     return norm([values.full_tensor() for values in net.parameters()])
 
@@ -111,6 +120,58 @@ def collectives() -> str:
     received = torch.full((2,), float(rank))
     dist.broadcast(received, src=size - 1)
     assert received.tolist() == [size - 1.0] * 2
+    return "all right"
+
+
+def bits(values: torch.Tensor) -> bytes:
+    """Also of what is not a number."""
+    return bytes(values.contiguous().view(-1).view(torch.uint8).tolist())
+
+
+def small() -> str:
+    """Integers and gathers that cost round trips alone are planned, once there are sums; to the bit as they must be."""
+    rank, size = dist.get_rank(), dist.get_world_size()
+    dist.all_reduce(torch.ones(1))
+    began = len(PLANNED)
+    for kind in (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64):
+        bounds = torch.iinfo(kind)
+        values = torch.tensor([[rank, bounds.max], [bounds.min, -rank if bounds.min else 7]], dtype=kind).t()
+        expected = torch.tensor([[sum(range(size)), 0], [0, -sum(range(size)) if bounds.min else 7 * size]]).t()
+        for _ in range(size):
+            expected += torch.tensor([[0, bounds.max], [bounds.min, 0]]).t()
+        dist.all_reduce(values)
+        assert torch.equal(values, expected.to(kind)), (kind, values, expected)
+    with dist._coalescing_manager():
+        several = [torch.full((5,), rank), torch.full((2, 3), rank - 7)]
+        for each in several:
+            dist.all_reduce(each)
+    assert [each.unique().tolist() for each in several] == [[sum(range(size))], [sum(range(size)) - 7 * size]]
+    for make in (
+        lambda rank: torch.tensor(rank),
+        lambda rank: torch.tensor([rank % 2 == 0, True]),
+        lambda rank: torch.tensor([[rank + 0.5j, -0.0], [float("nan"), float("inf")]]).t(),
+        lambda rank: torch.full((3,), rank, dtype=torch.bfloat16),
+        lambda rank: torch.full((2,), 1e300 * rank, dtype=torch.float64),
+    ):
+        expected, mine = [make(other) for other in range(size)], make(rank)
+        found = [torch.empty_like(mine) for _ in range(size)]
+        dist.all_gather(found, mine)
+        whole = torch.empty((size, *mine.shape), dtype=mine.dtype)
+        dist.all_gather_into_tensor(whole, mine.contiguous())
+        assert list(map(bits, found)) == list(map(bits, whole)) == list(map(bits, expected))
+    parts = torch.full((size, 2), -1.0)
+    parts[rank] = rank
+    dist.all_gather_into_tensor(parts, parts[rank])
+    assert parts.tolist() == [[float(other)] * 2 for other in range(size)]
+    names: list[str | None] = [None] * size
+    dist.all_gather_object(names, "x" * rank)
+    assert names == ["x" * other for other in range(size)]
+    assert len(PLANNED) - began == 5 + 1 + 2 * 5 + 1 + 2
+    big, most = torch.ones(1 << 14, dtype=torch.int64), torch.tensor([rank])
+    dist.all_reduce(big)
+    dist.all_reduce(most, dist.ReduceOp.MAX)
+    assert (big[0].item(), most.item()) == (size, size - 1)
+    assert len(PLANNED) - began == 19, "these are torch's"
     return "all right"
 
 
@@ -211,7 +272,9 @@ def forked() -> str:
 KINDS: dict[str, Callable[[], str]] = {
     "ddp": ddp,
     "hsdp": hsdp,
+    "fsdp": fsdp,
     "collectives": collectives,
+    "small": small,
     "groups": groups,
     "modes": modes,
     "without_cpu": without_cpu,
@@ -219,16 +282,16 @@ KINDS: dict[str, Callable[[], str]] = {
     "again": again,
 }
 
-PLANNED: list[list[torch.Tensor]] = []
+PLANNED: list[Carried] = []
 """What was summed over planned flows."""
 
 
 class Counted(backend.PlannedWork):
     """Is told of."""
 
-    def __init__(self, between: Connecting, tensors: list[torch.Tensor], num_ranks: int) -> None:
-        PLANNED.append(tensors)
-        super().__init__(between, tensors, num_ranks)
+    def __init__(self, between: Connecting, carried: Carried) -> None:
+        PLANNED.append(carried)
+        super().__init__(between, carried)
 
 
 if __name__ == "__main__":

@@ -30,15 +30,25 @@ def test_a_model_becomes_what_it_becomes_over_gloo(job, make_plan, kind: str) ->
         assert lines == [lines[0]] * 4
         found[backend] = [float(value) for value in lines[0].split()[1:3]]
         assert (said(ranks, "planned")[0] != "planned 0") == (backend == "hulk")
+        assert "a model's shards are in" not in ranks[0].output
     assert found["hulk"] == pytest.approx(found["gloo"], rel=1e-5)
 
 
 def test_every_collective_is_right_whoever_does_it(job, make_plan) -> None:
-    kinds = ("collectives", "groups", "modes", "without_cpu", "forked", "again")
+    kinds = ("collectives", "small", "groups", "modes", "without_cpu", "forked", "again")
     ranks = job.run_ranks(two_regions(make_plan), SCRIPT, "hulk", *kinds)
     for kind in kinds:
         assert said(ranks, kind) == [f"{kind} all right"] * 4
     assert "by torch, not as planned: some are float64" in ranks[0].output
+
+
+def test_shards_in_several_regions_are_told_of(job, make_plan) -> None:
+    """Torch gathers and scatters them; a mesh with replicas across regions is what is planned."""
+    ranks = job.run_ranks(two_regions(make_plan), SCRIPT, "hulk", "fsdp")
+    why = "a model's shards are in region-0, region-1 (hulk.device_mesh() has them in one region)"
+    assert all(rank.output.count(f"by torch, not as planned: {why}") == 1 for rank in ranks)
+    lines = said(ranks, "fsdp")
+    assert lines == [lines[0]] * 4
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ part of the plan; in groups inside a region, and without a plan (a run by hand),
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import timedelta
@@ -21,19 +22,21 @@ import torch.distributed as dist
 from torch.distributed import ProcessGroup, ReduceOp, Work
 
 from hulk_runtime.collective import planned_sums
+from hulk_runtime.collective.carried import INTEGERS, MAX_RANKS, Carried, Gathered, Integers, Values
 from hulk_runtime.collective.connecting import Connecting
 from hulk_runtime.collective.gradient_sums import say_by_torch, why_not_planned
 from hulk_runtime.collective.members import Introduction
 
 NAME: Final = "hulk"
 SMALL_BYTES: Final = 1 << 16
-"""Counts and norms that torch sums in any case are not worth a word."""
+"""Of counts, norms and the like: what torch does with them is not worth a word, and round trips are all they cost."""
 
 
 class PlannedGroup(ProcessGroup):
-    """A group of ranks over torch's own backends, as torch registers them; only its all-reduces are done here.
+    """A group of ranks over torch's own backends, as torch registers them; its all-reduces are done here.
 
-    Torch's other collectives pass through, and `get_backend` says what it would say without.
+    So are small all-gathers, which cost round trips alone. Torch's other collectives pass through, and `get_backend`
+    says what it would say without.
     """
 
     def __init__(self, store: Any, rank: int, size: int) -> None:
@@ -62,61 +65,68 @@ class PlannedGroup(ProcessGroup):
 
     def _summed(self, tensors: Any, options: Any, method: str) -> Work:
         found = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
-        between = self._between(found, options)
-        if between is None:
+        carry = self._carrier(found, options.reduceOp)
+        between = None if carry is None else planned_sums.between_regions_of(self._unless_world())
+        if carry is None or between is None:
             by_torch: Callable[..., Work] = getattr(self._get_backend(found[0].device), method)
             return by_torch(found, options)
-        return PlannedWork(between, found, self.size() if options.reduceOp == ReduceOp.AVG else 1)
+        return PlannedWork(between, carry())
 
-    def _between(self, tensors: Sequence[torch.Tensor], options: Any) -> Connecting | None:
-        """What sums between regions; None where torch does, of which each reason is said once."""
-        operation = options.reduceOp
+    def _carrier(self, tensors: Sequence[torch.Tensor], operation: Any) -> Callable[[], Carried] | None:
+        """What makes a vector of them that the plan sums; None where torch does, of which each reason is said once."""
         is_sum = operation == ReduceOp.SUM or operation == ReduceOp.AVG  # `in` compares the other way
-        if not is_sum or not planned_sums.is_planned():
-            return None
         num_bytes = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
-        if why := why_not_planned(tensors):
-            if num_bytes > SMALL_BYTES:
-                say_by_torch(why)
+        if not is_sum or not num_bytes or not planned_sums.is_planned():
             return None
-        if not num_bytes:
+        if not (why := why_not_planned(tensors)):
+            return functools.partial(Values, tensors, self.size() if operation == ReduceOp.AVG else 1)
+        if num_bytes > SMALL_BYTES:
+            say_by_torch(why)
+        elif operation == ReduceOp.SUM and self.size() <= MAX_RANKS and not why_not_planned(tensors, INTEGERS):
+            return functools.partial(Integers, tensors)
+        return None
+
+    def gathered(self, outputs: Any, inputs: Any) -> Work | None:
+        """A small all-gather as planned, once the group has summed so; None where torch does it."""
+        own = inputs if isinstance(inputs, torch.Tensor) else inputs[0] if len(inputs) == 1 else None
+        between = None if own is None else planned_sums.asked_for(self._unless_world())
+        if own is None or between is None or not 0 < own.numel() * own.element_size() * self.size() <= SMALL_BYTES:
             return None
-        return planned_sums.between_regions_of(None if self is dist.group.WORLD else self)
+        into = _places(outputs, self.size())
+        if [one.numel() for one in into] != [own.numel()] * self.size() or why_not_planned([own, *into], (own.dtype,)):
+            return None  # which is torch's to refuse, or to do
+        return PlannedWork(between, Gathered(into, own, self.rank()))
+
+    def _unless_world(self) -> ProcessGroup | None:
+        return None if self is dist.group.WORLD else self
 
 
 class PlannedWork(Work):
-    """Sums under way, of one tensor or several, and torch's view of them.
+    """A sum under way, and torch's view of it."""
 
-    Nothing is rounded on its way but to the tensors' own type: what a script sums may be no gradient. `num_ranks`: of
-    a mean; 1 of a sum.
-    """
-
-    def __init__(self, between: Connecting, tensors: list[torch.Tensor], num_ranks: int) -> None:
+    def __init__(self, between: Connecting, carried: Carried) -> None:
         super().__init__()
-        self._tensors, self._spreading = tensors, threading.Lock()
-        self._flat_N, self._is_spread = _flat(tensors)
+        self._carried, self._giving, self._is_given = carried, threading.Lock(), False
         self._ended = threading.Event()
         self._copied: torch.cuda.Event | None = None
-        if num_ranks > 1:
-            self._flat_N.div_(num_ranks)
         with torch.inference_mode(False):  # other threads write what is made here
-            self._waiting = between.all_reduce(self._flat_N, num_exact=self._flat_N.numel())
+            self._waiting = between.all_reduce(carried.vector_N, num_exact=carried.vector_N.numel())
         self._waiting.on_end(self._end)  # also where nobody waits for it
 
     def wait(self, timeout: timedelta = timedelta()) -> bool:
         """Until the sums are in the tensors. Raises PeerLostError, within the plan's bounds, not torch's timeout."""
         try:
             self._waiting.wait()
-            self._spread()
+            self._give()
         finally:
             self._ended.set()
         if self._copied is not None:  # by whichever thread was first
-            self._copied.wait(torch.cuda.current_stream(self._flat_N.device))
+            self._copied.wait(torch.cuda.current_stream(self._carried.vector_N.device))
         return True
 
     def result(self) -> list[torch.Tensor]:
         """The tensors, once it has ended."""
-        return self._tensors
+        return list(self._carried.tensors)
 
     def is_completed(self) -> bool:
         """Whether it has ended, well or not."""
@@ -127,15 +137,16 @@ class PlannedWork(Work):
 
         torch takes what a future fails with for a tensor: what ends a backward raises out of it as it is.
         """
-        devices: list[int | str | torch.device] | None = [self._flat_N.device] if self._flat_N.is_cuda else None
+        device = self._carried.vector_N.device
+        devices: list[int | str | torch.device] | None = [device] if device.type == "cuda" else None
         future: torch.futures.Future[list[torch.Tensor]] = torch.futures.Future(devices=devices)
         with contextlib.suppress(RuntimeError):  # there is no such backward where gradients are reduced outside it
             torch.autograd.Variable._execution_engine.queue_callback(self._waiting.wait)
 
         def tell(error: Exception | None) -> None:
             if error is None:
-                self._spread()
-                future.set_result(self._tensors)
+                self._give()
+                future.set_result(self.result())
             else:
                 future.set_exception(error)  # type: ignore[arg-type]  # torch's own annotation is the result's type
 
@@ -144,20 +155,18 @@ class PlannedWork(Work):
 
     def _end(self, error: Exception | None) -> None:
         if error is None:
-            self._spread()
+            self._give()
         self._ended.set()
 
-    def _spread(self) -> None:
-        """From the one vector that was summed to the tensors, once."""
-        with self._spreading:
-            if self._is_spread:
+    def _give(self) -> None:
+        """To the tensors, once."""
+        with self._giving:
+            if self._is_given:
                 return
-            for tensor, piece_N in zip(self._tensors, _pieces(self._flat_N, self._tensors), strict=True):
-                with torch.inference_mode(tensor.is_inference()):
-                    tensor.detach().copy_(piece_N.view(tensor.shape))
-            self._is_spread = True
-            if self._flat_N.is_cuda:
-                self._copied = torch.cuda.current_stream(self._flat_N.device).record_event()
+            self._carried.give()
+            self._is_given = True
+            if self._carried.vector_N.is_cuda:
+                self._copied = torch.cuda.current_stream(self._carried.vector_N.device).record_event()
 
 
 def _options(plain: Any, asked: Any) -> Any:
@@ -170,16 +179,13 @@ def _options(plain: Any, asked: Any) -> Any:
     return plain
 
 
-def _flat(tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, bool]:
-    """One vector of all values that any thread may write, and whether it is the tensors' own memory."""
-    if len(tensors) == 1 and tensors[0].is_contiguous() and not tensors[0].is_inference():
-        return tensors[0].detach().view(-1), True
-    with torch.inference_mode(False):
-        return torch.cat([tensor.detach().reshape(-1) for tensor in tensors]), False
-
-
-def _pieces(flat_N: torch.Tensor, tensors: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
-    return torch.split(flat_N, [tensor.numel() for tensor in tensors])
+def _places(outputs: Any, num_ranks: int) -> list[torch.Tensor]:
+    """Of each rank in what an all-gather fills: a list, a list of one list, or one tensor."""
+    if not isinstance(outputs, torch.Tensor):
+        return list(outputs[0]) if len(outputs) == 1 and not isinstance(outputs[0], torch.Tensor) else list(outputs)
+    if not outputs.is_contiguous() or outputs.numel() % num_ranks:
+        return []
+    return list(outputs.view(-1).chunk(num_ranks))
 
 
 def _over(group: ProcessGroup) -> PlannedGroup:
@@ -218,6 +224,10 @@ alltoall alltoall_base all_to_all_single
 """What torch's backends do themselves; no torch has all of these names."""
 
 
+GATHERS: Final = ("allgather", "_allgather_base", "all_gather_single")
+"""Of what ranks have in equal parts; their first arguments are outputs and inputs."""
+
+
 def _by_torch(name: str) -> Callable[..., Any]:
     """The method of the backend of the tensors' device.
 
@@ -225,10 +235,16 @@ def _by_torch(name: str) -> Callable[..., Any]:
     thread of gloo's has the queue and waits for the interpreter, nobody would ever go on.
     """
 
+    scatters = "reduce_scatter" in name
+
     def method(self: PlannedGroup, *arguments: Any, **options: Any) -> Any:
         values = (*arguments, *options.values())
         found = next(_tensors(values), None)
         device = _device_without_tensors(self, values) if found is None else found.device
+        if name in GATHERS and (work := self.gathered(*arguments[:2])) is not None:
+            return work
+        if scatters and (regions := planned_sums.regions_apart(self)):
+            say_by_torch(f"a model's shards are in {', '.join(regions)} (hulk.device_mesh() has them in one region)")
         return getattr(self._get_backend(device), name)(*arguments, **options)
 
     return method

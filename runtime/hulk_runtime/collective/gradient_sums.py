@@ -91,12 +91,12 @@ def say_by_torch(why: str) -> None:
     log.warning("gradients are summed by torch, not as planned: %s", why)
 
 
-def why_not_planned(tensors: Sequence[torch.Tensor]) -> str:
-    """Why the plan's sums cannot take these; empty where they can."""
+def why_not_planned(tensors: Sequence[torch.Tensor], dtypes: Sequence[torch.dtype] = DTYPES) -> str:
+    """Why the plan's sums cannot take these as values of such types; empty where they can."""
     first = tensors[0]
     if any(tensor.layout is not torch.strided for tensor in tensors):
         return "some are sparse"
-    if first.dtype not in DTYPES:
+    if first.dtype not in dtypes:
         return f"some are {str(first.dtype).removeprefix('torch.')}"
     if first.device.type != ("cuda" if torch.cuda.is_available() else "cpu"):
         return f"some are on {first.device}"

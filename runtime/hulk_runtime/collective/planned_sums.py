@@ -30,6 +30,7 @@ from hulk_runtime.job.environment import Environment
 from hulk_runtime.plan import wire
 from hulk_runtime.plan.flows import CollectivePlan
 
+_asked_for: dict[dist.ProcessGroup | None, Connecting | None] = {}
 _groups: list[Collective] = []
 """Those that are connected."""
 
@@ -57,7 +58,25 @@ def between_regions_of(group: dist.ProcessGroup | None) -> Connecting | None:
     """
     asked = group or dist.group.WORLD
     assert asked is not None
-    return _connected(asked, group is None or group is dist.group.WORLD)
+    if asked not in _asked_for:
+        _asked_for[asked] = _of_its_ranks(asked, group is None or group is dist.group.WORLD)
+    return _asked_for[asked]
+
+
+def asked_for(group: dist.ProcessGroup | None) -> Connecting | None:
+    """As `between_regions_of`, of groups that it was asked for: on all ranks alike, as they sum in one order."""
+    return _asked_for.get(group or dist.group.WORLD)
+
+
+@functools.cache  # asked in each reduce-scatter
+def regions_apart(group: dist.ProcessGroup) -> tuple[str, ...]:
+    """The regions that a group's ranks are in, where the plan has sums between them; none where they are in one."""
+    planned = plan()
+    if planned is None or planned.collective_plan() is None or dist.get_world_size() != planned.num_ranks:
+        return ()
+    regions = planned.regions_by_rank()
+    found = dict.fromkeys(regions[rank] for rank in dist.get_process_group_ranks(group))
+    return tuple(found) if len(found) > 1 else ()
 
 
 def loss() -> PeerLostError | None:
@@ -67,11 +86,10 @@ def loss() -> PeerLostError | None:
 
 def num_connected() -> int:
     """Of groups that were asked for."""
-    return _connected.cache_info().currsize
+    return len(_asked_for)
 
 
-@functools.cache
-def _connected(group: dist.ProcessGroup, is_world: bool) -> Connecting | None:
+def _of_its_ranks(group: dist.ProcessGroup, is_world: bool) -> Connecting | None:
     found, own = _planned(group, is_world), _own(group)
     if found is None and own is not None:
         own.listener.close()
