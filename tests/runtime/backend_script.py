@@ -129,7 +129,7 @@ def bits(values: torch.Tensor) -> bytes:
 
 
 def small() -> str:
-    """Integers and gathers that cost round trips alone are planned, once there are sums; to the bit as they must be."""
+    """Integers, gathers and broadcasts of few bytes are planned, once there are sums; to the bit as they must be."""
     rank, size = dist.get_rank(), dist.get_world_size()
     dist.all_reduce(torch.ones(1))
     began = len(PLANNED)
@@ -159,6 +159,10 @@ def small() -> str:
         whole = torch.empty((size, *mine.shape), dtype=mine.dtype)
         dist.all_gather_into_tensor(whole, mine.contiguous())
         assert list(map(bits, found)) == list(map(bits, whole)) == list(map(bits, expected))
+        for root in (0, size - 1):
+            received = mine.clone()
+            dist.broadcast(received, src=root)
+            assert bits(received) == bits(expected[root])
     parts = torch.full((size, 2), -1.0)
     parts[rank] = rank
     dist.all_gather_into_tensor(parts, parts[rank])
@@ -166,12 +170,13 @@ def small() -> str:
     names: list[str | None] = [None] * size
     dist.all_gather_object(names, "x" * rank)
     assert names == ["x" * other for other in range(size)]
-    assert len(PLANNED) - began == 5 + 1 + 2 * 5 + 1 + 2
+    assert len(PLANNED) - began == 5 + 1 + 4 * 5 + 1 + 2
     big, most = torch.ones(1 << 14, dtype=torch.int64), torch.tensor([rank])
     dist.all_reduce(big)
     dist.all_reduce(most, dist.ReduceOp.MAX)
+    dist.broadcast(big, src=1)
     assert (big[0].item(), most.item()) == (size, size - 1)
-    assert len(PLANNED) - began == 19, "these are torch's"
+    assert len(PLANNED) - began == 29, "these are torch's"
     return "all right"
 
 

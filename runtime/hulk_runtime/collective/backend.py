@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Final
 
@@ -22,7 +22,7 @@ import torch.distributed as dist
 from torch.distributed import ProcessGroup, ReduceOp, Work
 
 from hulk_runtime.collective import planned_sums
-from hulk_runtime.collective.carried import INTEGERS, MAX_RANKS, Carried, Gathered, Integers, Values
+from hulk_runtime.collective.carried import INTEGERS, MAX_RANKS, Carried, Gathered, Integers, Sent, Values
 from hulk_runtime.collective.connecting import Connecting
 from hulk_runtime.collective.gradient_sums import say_by_torch, why_not_planned
 from hulk_runtime.collective.members import Introduction
@@ -35,8 +35,8 @@ SMALL_BYTES: Final = 1 << 16
 class PlannedGroup(ProcessGroup):
     """A group of ranks over torch's own backends, as torch registers them; its all-reduces are done here.
 
-    So are small all-gathers, which cost round trips alone. Torch's other collectives pass through, and `get_backend`
-    says what it would say without.
+    So are small all-gathers and broadcasts, which cost round trips alone. Torch's other collectives pass through, and
+    `get_backend` says what it would say without.
     """
 
     def __init__(self, store: Any, rank: int, size: int) -> None:
@@ -86,16 +86,11 @@ class PlannedGroup(ProcessGroup):
             return functools.partial(Integers, tensors)
         return None
 
-    def gathered(self, outputs: Any, inputs: Any) -> Work | None:
-        """A small all-gather as planned, once the group has summed so; None where torch does it."""
-        own = inputs if isinstance(inputs, torch.Tensor) else inputs[0] if len(inputs) == 1 else None
-        between = None if own is None else planned_sums.asked_for(self._unless_world())
-        if own is None or between is None or not 0 < own.numel() * own.element_size() * self.size() <= SMALL_BYTES:
-            return None
-        into = _places(outputs, self.size())
-        if [one.numel() for one in into] != [own.numel()] * self.size() or why_not_planned([own, *into], (own.dtype,)):
-            return None  # which is torch's to refuse, or to do
-        return PlannedWork(between, Gathered(into, own, self.rank()))
+    def exchanged(self, carry: Callable[..., Carried | None], arguments: Sequence[Any]) -> Work | None:
+        """Small tensors as planned, once the group has summed so; None where torch has them."""
+        between = planned_sums.asked_for(self._unless_world()) if len(arguments) > 1 else None
+        carried = None if between is None else carry(self, *arguments[:2])
+        return None if between is None or carried is None else PlannedWork(between, carried)
 
     def _unless_world(self) -> ProcessGroup | None:
         return None if self is dist.group.WORLD else self
@@ -224,8 +219,39 @@ alltoall alltoall_base all_to_all_single
 """What torch's backends do themselves; no torch has all of these names."""
 
 
-GATHERS: Final = ("allgather", "_allgather_base", "all_gather_single")
-"""Of what ranks have in equal parts; their first arguments are outputs and inputs."""
+def _gathered(group: PlannedGroup, outputs: Any, inputs: Any) -> Carried | None:
+    """Where ranks have equal parts; what is wrong otherwise is torch's to say."""
+    own, into = _only(inputs), _places(outputs, group.size())
+    if own is None or not _is_small(own, group.size()) or why_not_planned([own, *into], (own.dtype,)):
+        return None
+    return Gathered(into, own, group.rank()) if [one.numel() for one in into] == [own.numel()] * group.size() else None
+
+
+def _sent(group: PlannedGroup, tensors: Any, options: Any) -> Carried | None:
+    """From one rank to all."""
+    own, root = _only(tensors), options if isinstance(options, int) else options.rootRank
+    if own is None or not _is_small(own, 1) or why_not_planned([own], (own.dtype,)):
+        return None
+    return Sent(own, is_root=root == group.rank())
+
+
+def _only(tensors: Any) -> torch.Tensor | None:
+    if isinstance(tensors, torch.Tensor):
+        return tensors
+    return tensors[0] if len(tensors) == 1 else None
+
+
+def _is_small(own: torch.Tensor, num_ranks: int) -> bool:
+    return 0 < own.numel() * own.element_size() * num_ranks <= SMALL_BYTES
+
+
+SMALL: Final[Mapping[str, Callable[..., Carried | None]]] = {
+    "broadcast": _sent,
+    "allgather": _gathered,
+    "_allgather_base": _gathered,
+    "all_gather_single": _gathered,
+}
+"""Those of torch's that are planned for small tensors, by their first two arguments."""
 
 
 def _by_torch(name: str) -> Callable[..., Any]:
@@ -234,14 +260,13 @@ def _by_torch(name: str) -> Callable[..., Any]:
     Called from Python it lets other threads go on. Called from C++ by a functional collective it would not: where a
     thread of gloo's has the queue and waits for the interpreter, nobody would ever go on.
     """
-
-    scatters = "reduce_scatter" in name
+    carry, scatters = SMALL.get(name), "reduce_scatter" in name
 
     def method(self: PlannedGroup, *arguments: Any, **options: Any) -> Any:
         values = (*arguments, *options.values())
         found = next(_tensors(values), None)
         device = _device_without_tensors(self, values) if found is None else found.device
-        if name in GATHERS and (work := self.gathered(*arguments[:2])) is not None:
+        if carry is not None and (work := self.exchanged(carry, arguments)) is not None:
             return work
         if scatters and (regions := planned_sums.regions_apart(self)):
             say_by_torch(f"a model's shards are in {', '.join(regions)} (hulk.device_mesh() has them in one region)")

@@ -1,7 +1,7 @@
 """What a collective's tensors are in the one vector that the planned all-reduce sums, and how the result comes back.
 
-Floating-point values are summed as they are. Integers, and what ranks gather, go byte by byte in float32, which holds
-sums of bytes exactly, in whichever order they are added.
+Floating-point values are summed as they are. Integers, and what ranks gather or one of them sends, go byte by byte in
+float32, which holds sums of bytes exactly, in whichever order they are added.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Integers:
 
 
 class Gathered:
-    """What each rank has, of any type and at most all of one size: others' places are zeros in what a rank sends."""
+    """What each rank has, of any type and all of one size: others' places are zeros in what a rank sends."""
 
     def __init__(self, tensors: Sequence[torch.Tensor], mine: torch.Tensor, rank: int) -> None:
         self.tensors, self._dtype = tensors, mine.dtype
@@ -77,6 +77,20 @@ class Gathered:
         """Each rank's."""
         values = self.vector_N.to(torch.uint8).view(self._dtype)
         _give(values.chunk(len(self.tensors)), self.tensors)
+
+
+class Sent:
+    """What one rank has, of any type: zeros in what the others send."""
+
+    def __init__(self, tensor: torch.Tensor, *, is_root: bool) -> None:
+        self.tensors: Sequence[torch.Tensor] = (tensor,)
+        with torch.inference_mode(False):
+            own = _joined([tensor]).view(torch.uint8)
+            self.vector_N = own.to(torch.float32) if is_root else torch.zeros(len(own), device=own.device)
+
+    def give(self) -> None:
+        """To all."""
+        _give([self.vector_N.to(torch.uint8).view(self.tensors[0].dtype)], self.tensors)
 
 
 def _joined(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
