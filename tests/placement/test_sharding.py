@@ -6,6 +6,7 @@ import json
 import re
 from dataclasses import replace
 from importlib import resources
+from itertools import product
 
 import jsonschema
 import pytest
@@ -19,7 +20,7 @@ from hulk_placement.files.plan_reading import to_plan
 from hulk_placement.files.plan_writing import plan_document
 from hulk_placement.fit import misfits
 from hulk_placement.model import Model, Transformer
-from hulk_placement.model.layer import PRECISIONS
+from hulk_placement.model.layer import PRECISIONS, Layer
 from hulk_placement.plan import NOT_PREDICTED, Layout, Plan, WorkerSlot
 from hulk_placement.solution import Budget, Unplaced
 from hulk_placement.solve import solve
@@ -63,11 +64,18 @@ def placed(workload: Workload, topology: Topology) -> Plan | Unplaced:
     return found.plans.get(workload.key) or found.unplaced[workload.key]
 
 
-def drawn(machines: tuple[str, ...], each: int, layout: Layout, batch: int, micro_batch: int = 1) -> Plan:
+def drawn(
+    machines: tuple[str, ...],
+    each: int,
+    layout: Layout,
+    batch: int,
+    micro_batch: int = 1,
+    stages: tuple[int, ...] = (0,),
+) -> Plan:
     """A plan over machines of as many accelerators, by hand."""
     workers = tuple(WorkerSlot(name, name.split("-")[0], each) for name in machines)
     shares = (batch // layout.data,) * layout.data
-    return Plan("team/a", 1, workers, shares, micro_batch, 1, NOT_PREDICTED, layout)
+    return Plan("team/a", 1, workers, shares, micro_batch, 1, NOT_PREDICTED, layout, stages=stages)
 
 
 @given(
@@ -145,6 +153,54 @@ def test_a_group_over_machines_sends_between_them_and_waits_for_the_slower_link(
     assert not traffic(inside, workload, larger, stage_groups(inside, workload)).sync
 
 
+FOUR = Model(tuple(Layer(str(n), 1000, 1e9, 2e9, 500, 100) for n in range(4)))
+
+
+@pytest.mark.parametrize(
+    ("bytes_per_s", "expected_s"),
+    [
+        # Of 1,000 parameters in bf16 a gather sends half on, 1,000 bytes, of gradients in fp32 a scatter 2,000. A layer
+        # computes 1 and 2 s. Forward g | max(c, g) | c, backward g | max(c, g + r) | max(c, r)... | r in each stage.
+        (1e3, (1 + 1 + 1) + (1 + 2 + 2 + 2)),
+        (250.0, (4 + 4 + 1) + (4 + 4 + 8 + 8)),
+        (1e30, (1 + 1) + (2 + 2)),
+    ],
+)
+def test_each_stage_gathers_its_own_layers(bytes_per_s: float, expected_s: float) -> None:
+    """One micro-batch on two stages of two layers and two shards: both compute for as long."""
+    inside = Link(0.0, bytes_per_s)
+    machines = tuple(replace(machine, inside=inside) for machine in cluster(1, 2).machines)
+    topology = Topology(machines, {}, LINKS)
+    workload = job(topology, FOUR, shard=2, pipeline=2, global_batch=2, flops_per_s={m.name: 1e9 for m in machines})
+    plan = drawn(("eu-0", "us-0"), 2, Layout(1, 2, shard=2), 2, stages=(0, 2))
+    found = predict(plan, workload, topology)
+    assert found.rank_compute_s == pytest.approx([expected_s] * 4)
+    assert found.step_s == pytest.approx(simulate(plan, workload, topology).step_s, rel=0.02)
+    assert found.step_s >= 2 * expected_s
+
+
+def test_stages_of_shards_send_each_sequence_once_and_gather_what_is_theirs() -> None:
+    topology = cluster(2, 2)
+    layout = Layout(1, 2, shard=4)
+    plan = drawn(("eu-0", "eu-1", "us-0", "us-1"), 2, layout, 64, stages=(0, 3))
+    workload = job(topology, SMALL, shard=4, pipeline=2)
+    found = traffic(plan, workload, topology, stage_groups(plan, workload))
+    boundary = 64 * SMALL.layers[2].output_bytes
+    assert found.stages == {("eu", "us"): boundary, ("us", "eu"): boundary}
+    head, layers = SMALL.layers[-1], SMALL.layers
+    copied = {"eu": 0, "us": head.tied_parameters}
+    for region, own in (("eu", layers[:3]), ("us", layers[3:])):
+        # as a replica of one stage does, but for the table that both ends have
+        num = sum(layer.num_parameters for layer in own) + copied[region]
+        assert found.sync[region, region] == pytest.approx(2 * 16 * 0.75 * num * (2 * 2 + 4))
+    held = [cell_memory(plan, workload, 0, stage) for stage in range(2)]
+    alone = drawn(("eu-0", "us-0"), 1, Layout(1, 2), 64, stages=(0, 3))
+    whole = [cell_memory(alone, replace(workload, shard=1), 0, stage) for stage in range(2)]
+    for one, all_of_it in zip(held, whole, strict=True):
+        assert (one.gradients, one.optimizer) == pytest.approx((all_of_it.gradients / 4, all_of_it.optimizer / 4))
+        assert one.activations == all_of_it.activations
+
+
 @pytest.mark.parametrize(
     ("name", "num", "each", "changes", "expected"),
     [
@@ -160,6 +216,20 @@ def test_a_group_over_machines_sends_between_them_and_waits_for_the_slower_link(
             2,
             {"shard": 4, "data": 2, "accelerators_per_worker": 2},
             Layout(2, shard=4),
+        ),
+        (
+            "stages of shards",
+            2,
+            8,
+            {"shard": 4, "pipeline": 2, "data": 2, "accelerators_per_worker": 4},
+            Layout(2, 2, shard=4),
+        ),
+        (
+            "stages of shards over machines, with tensor ranks",
+            4,
+            2,
+            {"shard": 2, "tensor": 2, "pipeline": 2, "data": 2, "accelerators_per_worker": 2},
+            Layout(2, 2, 2, 2),
         ),
     ],
 )
@@ -179,8 +249,8 @@ def test_degrees_are_honoured_and_the_rest_is_chosen(
     held = max(memory.total for _, _, memory in cells_memory(plan, asked, topology))
     assert plan.prediction.memory_bytes == pytest.approx(held)
     assert 0 < held <= 80 * GIB
-    for replica in range(plan.layout.data):
-        assert len({machine.split("-")[0] for machine in plan.cell(replica, 0)}) == 1
+    for replica, stage in product(range(plan.layout.data), range(plan.layout.pipeline)):
+        assert len({machine.split("-")[0] for machine in plan.cell(replica, stage)}) == 1
     (said,) = (sentence for sentence in plan.why if "divided among" in sentence)
     assert "a step computes 0.000 s longer" not in said
 

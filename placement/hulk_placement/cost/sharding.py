@@ -8,19 +8,41 @@ and both go over one link:
 
     forward    g0 | max(c0, g1) | max(c1, g2) | c2
     backward                      max(c2, g1) | max(c1, g0 + r2) | max(c0, r1) | r0
+
+Each stage of a pipeline gathers its own layers so. There the last one is gathered for the backward pass too: forward
+passes of other micro-batches are between.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
+from typing import Protocol
 
 import numpy as np
 
 from hulk_placement.cost.closed_form.arrays import Floats
+from hulk_placement.cost.ties import tied_layers
 from hulk_placement.model.layer import BYTES_PER_ACTIVATION, BYTES_PER_FP32
 from hulk_placement.topology import Link, Topology
 from hulk_placement.workload import Workload
+
+
+class Sharding(Protocol):
+    """What a search, or a plan, says of shards; `cuts` are the first layers of its stages, (0,) where it has one."""
+
+    @property
+    def shard(self) -> int:
+        """Ranks that divide the parameters of each stage."""
+
+    @property
+    def tensor(self) -> int:
+        """Ranks that divide its layers."""
+
+    @property
+    def cuts(self) -> tuple[int, ...]:
+        """Layers with which gathering begins."""
 
 
 def ring_s(link: Link, num_ranks: int, num_bytes: float) -> float:
@@ -32,11 +54,34 @@ def ring_s(link: Link, num_ranks: int, num_bytes: float) -> float:
     return (num_ranks - 1) * (link.latency_s + num_bytes / num_ranks / link.bandwidth_bytes_per_s)
 
 
-def collectives_s(workload: Workload, link: Link, shard: int, tensor: int) -> tuple[Floats, Floats]:
+def passes_s(
+    workload: Workload, link: Link, option: Sharding, forward_L: Floats, backward_L: Floats
+) -> tuple[Floats, Floats]:
+    """Seconds of each layer's passes where ranks gather it over a link, by what they only compute for."""
+    gather_L, scatter_L = _collectives_s(workload, link, option)
+    if len(option.cuts) == 1:
+        return forward_s(forward_L, gather_L), backward_s(backward_L, gather_L, scatter_L)
+    forward, backward = np.empty_like(forward_L), np.empty_like(backward_L)
+    for first, last in pairwise([*option.cuts, len(forward_L)]):
+        own = slice(first, last)
+        forward[own] = forward_s(forward_L[own], gather_L[own])
+        backward[own] = backward_s(backward_L[own], gather_L[own], scatter_L[own])
+        backward[last - 1] += gather_L[last - 1]
+    return forward, backward
+
+
+def _collectives_s(workload: Workload, link: Link, option: Sharding) -> tuple[Floats, Floats]:
     """Seconds to gather each layer in the training's precision, and to reduce-scatter its gradients in four bytes."""
     layers, short = workload.model.layers, BYTES_PER_ACTIVATION[workload.precision]
-    gather_s = [ring_s(link, shard, short * layer.num_parameters / tensor) for layer in layers]
-    scatter_s = [ring_s(link, shard, BYTES_PER_FP32 * layer.trained_parameters / tensor) for layer in layers]
+    gather_s, scatter_s = [], []
+    for first, last in pairwise([*option.cuts, len(layers)]):
+        copies = set(tied_layers(layers, first, last))
+        for layer in layers[first:last]:
+            num, trained = layer.num_parameters, layer.trained_parameters
+            if layer in copies:  # such as a head's table, which is the embedding's of another stage
+                num, trained = num + layer.tied_parameters, trained + layer.trained_tied_parameters
+            gather_s.append(ring_s(link, option.shard, short * num / option.tensor))
+            scatter_s.append(ring_s(link, option.shard, BYTES_PER_FP32 * trained / option.tensor))
     return np.array(gather_s), np.array(scatter_s)
 
 

@@ -126,10 +126,10 @@ def _placed(
 def _predicted(plan: Plan, workload: Workload, topology: Topology) -> Plan:
     """The plan as it is predicted over the very machines: which of them make up a group was not searched for.
 
-    So far a plan that waits for nothing would be better.
+    Nor was which stages gather layers for themselves. So far a plan that waits for nothing would be better.
     """
     found = predict(plan, workload, topology)
-    spans = any(len(plan.cell(0, stage)) > 1 for stage in range(plan.layout.pipeline))
+    spans = plan.layout.pipeline > 1 or len(plan.cell(0, 0)) > 1
     waits = 1 - found.compute_s / found.step_s if spans and found.step_s else 0.0
     return replace(plan, prediction=found, optimality_gap=max(plan.optimality_gap, waits))
 

@@ -33,7 +33,8 @@ TOLD_LENGTH: Final = 256
 class Part:
     """What a rank has of a stage: shard `shard` of `num_shards` where the stage is on several devices at once.
 
-    The shards compute together through `group`. `mesh` are the ranks of one device's tensor parallelism.
+    Those shards compute together through `group`. `mesh` are the ranks of one device's tensor parallelism. Whether the
+    ranks of a device divide parameters besides (`Grid.num_shards`) is no matter of the module.
     """
 
     stage: str
@@ -66,6 +67,8 @@ class Layers(nn.ModuleDict):
 
     def __init__(self, of: Sequence[nn.Module], numbers: range) -> None:
         super().__init__({str(number): of[number] for number in numbers})
+        self.ends = ("0", str(len(of) - 1))
+        """The list's first and last one, whether they are here or not."""
 
     def forward(self, *values: torch.Tensor) -> Values:
         """What one gives out, the next one takes."""

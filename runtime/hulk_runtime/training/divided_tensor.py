@@ -55,7 +55,7 @@ class Division:
 
 
 def divisions(parameters: Sequence[nn.Parameter], num_shards: int, num_tensor: int) -> list[Division]:
-    """Of parameters that are divided among tensor ranks, but not yet among shards."""
+    """Of parameters that are divided among the ranks of a mesh's `tp`; among shards already, or not yet."""
     return [Division(tuple(p.shape), num_shards, num_tensor, _dimension(p)) for p in parameters]
 
 
@@ -109,8 +109,12 @@ class DividedState:
 
 
 def _dimension(parameter: nn.Parameter) -> int | None:
-    (placement,) = getattr(parameter, "placements", (None,))
-    return None if placement is None or placement.is_replicate() else placement.dim
+    mesh = getattr(parameter, "device_mesh", None)
+    names = mesh.mesh_dim_names if mesh is not None else ()
+    if "tp" not in names:
+        return None
+    placement = getattr(parameter, "placements")[names.index("tp")]
+    return None if placement.is_replicate() else placement.dim
 
 
 def _piece(values: torch.Tensor, num: int, which: int, dimension: int) -> torch.Tensor:
