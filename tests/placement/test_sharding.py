@@ -322,12 +322,13 @@ def test_shards_that_train_apart_are_summed_as_the_job_asks() -> None:
     assert read.collective.compression == "int8"
 
 
-@pytest.mark.parametrize("mode", ["ring", "wan"])
-def test_a_plan_with_shards_is_written_and_read(mode: str) -> None:
+@pytest.mark.parametrize(("mode", "num_stages"), [("ring", 1), ("wan", 1), ("ring", 2)])
+def test_a_plan_with_shards_is_written_and_read(mode: str, num_stages: int) -> None:
     """Its version says that a reader must know meshes; other plans stay as they were."""
     topology = cluster(1, 4, memory_bytes=0)
     regions = {"eu": 4, "us": 4}
-    workload = job(topology, SMALL, shard=2, tensor=2, sync=Sync(mode), accelerators_per_worker=4, min_workers=2)
+    degrees = {"shard": 2, "tensor": 2, "pipeline": num_stages}
+    workload = job(topology, SMALL, sync=Sync(mode), accelerators_per_worker=4, min_workers=2, **degrees)
     plan = placed(workload, topology)
     assert isinstance(plan, Plan), plan
     assert plan.algorithm == "wan" or mode == "ring"
@@ -337,9 +338,9 @@ def test_a_plan_with_shards_is_written_and_read(mode: str) -> None:
     schema = json.loads(resources.files("hulk_placement").joinpath("plan-v1.schema.json").read_text())
     jsonschema.validate(body, schema)
     assert body["version"] == 3
-    assert body["mesh"] == [["dp_replicate", 2], ["pp", 1], ["dp_shard", 2], ["tp", 2]]
+    assert body["mesh"] == [["dp_replicate", 2 // num_stages], ["pp", num_stages], ["dp_shard", 2], ["tp", 2]]
     read, _ = wire.decode(wire.encode(plan, meta))
-    assert read.layout == plan.layout == Layout(2, tensor=2, shard=2)
+    assert read.layout == plan.layout == Layout(2 // num_stages, num_stages, tensor=2, shard=2)
     assert read.workers == plan.workers
     document = PlanFile.model_validate(plan_document(plan))
     assert to_plan(document, replace(workload, micro_batch=plan.micro_batch), topology).plan.layout == plan.layout

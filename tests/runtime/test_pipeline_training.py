@@ -294,14 +294,25 @@ def test_stopped_ranks_save_the_step_after_which_they_stop(job: Job, staged: Pla
     assert list(second.losses()) == [last + 1]
 
 
-@pytest.mark.parametrize(("number", "bound_s"), [(signal.SIGKILL, 10.0), (signal.SIGSTOP, 20.0)])
-def test_all_end_when_a_rank_is_lost(job: Job, staged: Plans, number: int, bound_s: float) -> None:
-    first, lost, last = job.start_ranks(staged(1, (0, 2, 4), steps=100_000, prediction=None), HULK_SILENCE_SECONDS="5")
+@pytest.mark.parametrize(
+    ("stages", "shard", "number", "bound_s"),
+    [
+        ((0, 2, 4), 1, signal.SIGKILL, 10.0),
+        ((0, 2, 4), 1, signal.SIGSTOP, 20.0),
+        pytest.param((0, 3), 2, signal.SIGKILL, 10.0, marks=pytest.mark.whole),
+        pytest.param((0, 3), 2, signal.SIGSTOP, 20.0, marks=pytest.mark.whole),
+    ],
+)
+def test_all_end_when_a_rank_is_lost(
+    job: Job, staged: Plans, stages: tuple[int, ...], shard: int, number: int, bound_s: float
+) -> None:
+    plan = staged(1, stages, shard=shard, steps=100_000, prediction=None)
+    first, lost, *others = job.start_ranks(plan, HULK_SILENCE_SECONDS="5")
     first.wait_for("step=3 ")
     since = time.monotonic()
     lost.popen.send_signal(number)
-    codes = [process.wait() for process in (first, last)]
-    assert codes == [errors.PeerLostError.exit_code] * 2, first.output + last.output
+    codes = {process.wait() for process in (first, *others)}
+    assert codes == {errors.PeerLostError.exit_code}, outputs((first, *others))
     assert time.monotonic() - since < bound_s
 
 

@@ -81,13 +81,15 @@ class Pipeline:
         silence_s: float = SILENCE_S,
         precision: torch.dtype | None = None,
     ) -> None:
+        if grid.num_shards > 1 and any(block.kind == "weight" for block in schedule.blocks):
+            raise PlanError(
+                f"backward passes in two halves, and {grid.num_shards} shards, which are whole in one alone"
+            )
         if (grid.num_devices, grid.num_ranks) != (schedule.num_devices, dist.get_world_size()):
             raise PlanError(
                 f"grid of {grid.num_devices} devices and {grid.num_ranks} ranks, "
                 f"schedule of {schedule.num_devices} devices, world of {dist.get_world_size()} ranks"
             )
-        if grid.num_shards > 1 and any(block.kind == "weight" for block in schedule.blocks):
-            raise PlanError(f"{grid.num_shards} shards, and backward passes in two halves: layers are whole in one alone")
         self.schedule, self.grid = schedule, grid
         self.place = grid.place(dist.get_rank())
         self._device, self._silence_s = torch.device(device), silence_s

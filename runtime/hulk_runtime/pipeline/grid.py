@@ -26,7 +26,8 @@ class Place:
 class Grid:
     """Ranks run (replica, device, shard, tensor): with 2 replicas of 4 devices, rank 5 is device 1 of replica 1.
 
-    A *cell* is one device of one replica: the ranks that divide its parameters, and its layers. `rings`: of each device the order of its replicas in sums of gradients; as they are numbered where it is absent.
+    A *cell* is one device of one replica: the ranks that divide its parameters, and its layers. `rings`: of each device
+    the order of its replicas in sums of gradients; as they are numbered where it is absent.
     """
 
     num_replicas: int

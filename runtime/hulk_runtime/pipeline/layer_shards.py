@@ -1,12 +1,12 @@
 """A module -> the same one, of which each rank of a mesh has a shard: its layers are gathered one by one (fully_shard).
 
-Gradients are summed, not averaged: losses are weighed. They are reduce-scattered in every backward pass, so that no rank
-keeps whole ones from one micro-batch to the next.
+Gradients are summed, not averaged: losses are weighed. They are reduce-scattered in every backward pass, so that no
+rank keeps whole ones from one micro-batch to the next.
 """
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
@@ -67,9 +67,6 @@ def shard_stage(stage: nn.Module, mesh: "DeviceMesh", precision: torch.dtype | N
     inner = [layer for number, layer in own.items() if number not in ends]
     outer = [layer for number, layer in own.items() if number in ends]
     shard(stage, inner, mesh, precision, outer, reshard_after_forward=True)
-    for first in list(own.values())[:1]:
-        # By default it would gather the layer that another micro-batch's forward pass has ended with.
-        cast(Any, first).set_modules_to_backward_prefetch([stage])
 
 
 def _cast_inputs_of_norms(layer: nn.Module, precision: torch.dtype) -> None:

@@ -109,12 +109,10 @@ class DividedState:
 
 
 def _dimension(parameter: nn.Parameter) -> int | None:
-    mesh = getattr(parameter, "device_mesh", None)
-    names = mesh.mesh_dim_names if mesh is not None else ()
-    if "tp" not in names:
+    if not hasattr(parameter, "device_mesh") or not hasattr(parameter, "placements"):
         return None
-    placement = getattr(parameter, "placements")[names.index("tp")]
-    return None if placement.is_replicate() else placement.dim
+    placement = dict(zip(parameter.device_mesh.mesh_dim_names, parameter.placements, strict=True)).get("tp")
+    return None if placement is None or placement.is_replicate() else placement.dim
 
 
 def _piece(values: torch.Tensor, num: int, which: int, dimension: int) -> torch.Tensor:
