@@ -154,29 +154,31 @@ def test_a_group_over_machines_sends_between_them_and_waits_for_the_slower_link(
 
 
 FOUR = Model(tuple(Layer(str(n), 1000, 1e9, 2e9, 500, 100) for n in range(4)))
+TIED = Model((*FOUR.layers[:3], replace(FOUR.layers[3], tied_to=0, tied_parameters=1000)))
 
 
 @pytest.mark.parametrize(
-    ("bytes_per_s", "expected_s"),
+    ("model", "bytes_per_s", "expected_s"),
     [
         # Of 1,000 parameters in bf16 a gather sends half on, 1,000 bytes, of gradients in fp32 a scatter 2,000. A layer
-        # computes 1 and 2 s. Forward g | max(c, g) | c, backward g | max(c, g + r) | max(c, r)... | r in each stage.
-        (1e3, (1 + 1 + 1) + (1 + 2 + 2 + 2)),
-        (250.0, (4 + 4 + 1) + (4 + 4 + 8 + 8)),
-        (1e30, (1 + 1) + (2 + 2)),
+        # computes 1 and 2 s. Of each stage forward g0 | max(c0, g1) | c1, backward g1 | max(c1, g0) | max(c0, r1) | r0.
+        (FOUR, 1e3, [(1 + 1 + 1) + (1 + 2 + 2 + 2)] * 2),
+        (FOUR, 250.0, [(4 + 4 + 1) + (4 + 4 + 8 + 8)] * 2),
+        (FOUR, 1e30, [(1 + 1) + (2 + 2)] * 2),
+        (TIED, 1e3, [(1 + 1 + 1) + (1 + 2 + 2 + 2), (1 + 2 + 1) + (2 + 2 + 4 + 2)]),
     ],
 )
-def test_each_stage_gathers_its_own_layers(bytes_per_s: float, expected_s: float) -> None:
-    """One micro-batch on two stages of two layers and two shards: both compute for as long."""
+def test_each_stage_gathers_its_own_layers(model: Model, bytes_per_s: float, expected_s: list[float]) -> None:
+    """One micro-batch on two stages of two layers and two shards; a tied layer has a copy to gather."""
     inside = Link(0.0, bytes_per_s)
     machines = tuple(replace(machine, inside=inside) for machine in cluster(1, 2).machines)
     topology = Topology(machines, {}, LINKS)
-    workload = job(topology, FOUR, shard=2, pipeline=2, global_batch=2, flops_per_s={m.name: 1e9 for m in machines})
+    workload = job(topology, model, shard=2, pipeline=2, global_batch=2, flops_per_s={m.name: 1e9 for m in machines})
     plan = drawn(("eu-0", "us-0"), 2, Layout(1, 2, shard=2), 2, stages=(0, 2))
     found = predict(plan, workload, topology)
-    assert found.rank_compute_s == pytest.approx([expected_s] * 4)
+    assert found.rank_compute_s == pytest.approx([expected_s[stage] for stage in (0, 0, 1, 1)])
     assert found.step_s == pytest.approx(simulate(plan, workload, topology).step_s, rel=0.02)
-    assert found.step_s >= 2 * expected_s
+    assert found.step_s >= sum(expected_s)
 
 
 def test_stages_of_shards_send_each_sequence_once_and_gather_what_is_theirs() -> None:
