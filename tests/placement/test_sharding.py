@@ -255,6 +255,7 @@ def test_degrees_are_honoured_and_the_rest_is_chosen(
         assert len({machine.split("-")[0] for machine in plan.cell(replica, stage)}) == 1
     (said,) = (sentence for sentence in plan.why if "divided among" in sentence)
     assert "a step computes 0.000 s longer" not in said
+    assert ("of each stage of a replica" in said) == (plan.layout.pipeline > 1)
 
 
 def test_shards_are_left_alone_where_a_whole_model_has_room() -> None:
