@@ -32,6 +32,8 @@ OF_STAGES = [
 ]
 """Replicas, stages, shards and tensor ranks of each."""
 SHORT_OF_STAGES = [(1, 2, 1, 4), (1, 4, 1, 2), (2, 2, 1, 2), (1, 2, 4, 1), (1, 4, 2, 1), (2, 2, 2, 1), (1, 2, 2, 2)]
+ORDERS = {(1, 4, 2, 1): "gpipe", (1, 2, 2, 2): "explicit"}
+"""Of some; of all others 1f1b."""
 NUM_MICRO_BATCHES = {(2, 2, 2, 1): 6, (4, 2, 1, 1): 1}
 """Of some: so that one of two shards has no sequence of a micro-batch, or a replica one for each."""
 OPTIMIZERS = {"adamw": torch.optim.AdamW, "sgd": torch.optim.SGD}
@@ -83,11 +85,12 @@ def found(module_job, make_plan):
         if not WHOLE and combination not in SHORT_OF_STAGES:
             continue
         data, stages, shard, tensor = combination
+        name = ORDERS.get(combination, "1f1b")
         pipeline = {
             "stages": [model_of(stages).layers + 2 - stages + n if n else 0 for n in range(stages)],
             "rings": [],
-            "name": "1f1b",
-            "schedule": schedule("1f1b", stages, NUM_MICRO_BATCHES.get(combination, 3)),
+            "name": name,
+            "schedule": schedule(name, stages, NUM_MICRO_BATCHES.get(combination, 3)),
         }
         of = {"pipeline": stages, "shard": shard, "tensor": tensor}
         cases[f"stages {combination}"] = plan(data, optimizer_of(number), of, pipeline=pipeline)

@@ -145,7 +145,8 @@ class Pipeline:
     def close(self) -> None:
         """Leave its groups, together with all ranks; the default group stays."""
         self._transfers.close()
-        for group in (*self._summing.values(), *self._teams.values(), *self._lines.values()):
+        own = [self.inside] if self.inside is not None else []
+        for group in (*self._summing.values(), *self._teams.values(), *self._lines.values(), *own):
             dist.destroy_process_group(group)
 
     def even_shares(self, num_samples: int) -> list[list[int]]:

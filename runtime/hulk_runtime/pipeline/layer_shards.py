@@ -57,7 +57,7 @@ def shard_stage(stage: nn.Module, mesh: "DeviceMesh", precision: torch.dtype | N
     """
     if next(stage.parameters(), None) is None:
         return
-    layers, ends = (dict(stage.items()), stage.ends) if isinstance(stage, Layers) else ({}, ())
+    layers, ends = (stage.layers, stage.ends) if isinstance(stage, Layers) else ({}, ())
     num_uses = Counter(id(parameter) for layer in layers.values() for parameter in layer.parameters())
     own = {
         number: layer

@@ -62,17 +62,27 @@ def layers(of: Sequence[nn.Module], ranges: Mapping[str, range]) -> Model:
     return make
 
 
-class Layers(nn.ModuleDict):
-    """Some of a list's layers, one after the other; named by their numbers in the list on any layout."""
+class Layers(nn.Module):
+    """Some of a list's layers, one after the other; named by their numbers in the list on any layout.
+
+    `ends`: the list's first and last one, whether they are here or not. It is no ModuleDict: not all versions of
+    fully_shard take one that computes.
+    """
 
     def __init__(self, of: Sequence[nn.Module], numbers: range) -> None:
-        super().__init__({str(number): of[number] for number in numbers})
-        self.ends = ("0", str(len(of) - 1))
-        """The list's first and last one, whether they are here or not."""
+        super().__init__()
+        self.numbers, self.ends = numbers, (0, len(of) - 1)
+        for number in numbers:
+            self.add_module(str(number), of[number])
+
+    @property
+    def layers(self) -> dict[int, nn.Module]:
+        """By their numbers, in their order."""
+        return {number: self.get_submodule(str(number)) for number in self.numbers}
 
     def forward(self, *values: torch.Tensor) -> Values:
         """What one gives out, the next one takes."""
-        for layer in self.values():
+        for layer in self.layers.values():
             values = as_values(layer(*values))
         return values
 
