@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import Protocol
 
 import numpy as np
 
@@ -27,22 +26,6 @@ from hulk_placement.cost.ties import tied_layers
 from hulk_placement.model.layer import BYTES_PER_ACTIVATION, BYTES_PER_FP32
 from hulk_placement.topology import Link, Topology
 from hulk_placement.workload import Workload
-
-
-class Sharding(Protocol):
-    """What a search, or a plan, says of shards; `cuts` are the first layers of its stages, (0,) where it has one."""
-
-    @property
-    def shard(self) -> int:
-        """Ranks that divide the parameters of each stage."""
-
-    @property
-    def tensor(self) -> int:
-        """Ranks that divide its layers."""
-
-    @property
-    def cuts(self) -> tuple[int, ...]:
-        """Layers with which gathering begins."""
 
 
 def ring_s(link: Link, num_ranks: int, num_bytes: float) -> float:
@@ -54,35 +37,36 @@ def ring_s(link: Link, num_ranks: int, num_bytes: float) -> float:
     return (num_ranks - 1) * (link.latency_s + num_bytes / num_ranks / link.bandwidth_bytes_per_s)
 
 
-def passes_s(
-    workload: Workload, link: Link, option: Sharding, forward_L: Floats, backward_L: Floats
+def collectives_s(
+    workload: Workload, link: Link, shard: int, tensor: int, cuts: Sequence[int]
 ) -> tuple[Floats, Floats]:
-    """Seconds of each layer's passes where ranks gather it over a link, by what they only compute for."""
-    gather_L, scatter_L = _collectives_s(workload, link, option)
-    if len(option.cuts) == 1:
-        return forward_s(forward_L, gather_L), backward_s(backward_L, gather_L, scatter_L)
-    forward, backward = np.empty_like(forward_L), np.empty_like(backward_L)
-    for first, last in pairwise([*option.cuts, len(forward_L)]):
-        own = slice(first, last)
-        forward[own] = forward_s(forward_L[own], gather_L[own])
-        backward[own] = backward_s(backward_L[own], gather_L[own], scatter_L[own])
-        backward[last - 1] += gather_L[last - 1]
-    return forward, backward
+    """Seconds to gather each layer in the training's precision, and to reduce-scatter its gradients in four bytes.
 
-
-def _collectives_s(workload: Workload, link: Link, option: Sharding) -> tuple[Floats, Floats]:
-    """Seconds to gather each layer in the training's precision, and to reduce-scatter its gradients in four bytes."""
+    `cuts` are the first layers of stages, of which each has a copy of what it shares with an earlier one.
+    """
     layers, short = workload.model.layers, BYTES_PER_ACTIVATION[workload.precision]
     gather_s, scatter_s = [], []
-    for first, last in pairwise([*option.cuts, len(layers)]):
+    for first, last in pairwise([*cuts, len(layers)]):
         copies = set(tied_layers(layers, first, last))
         for layer in layers[first:last]:
-            num, trained = layer.num_parameters, layer.trained_parameters
-            if layer in copies:  # such as a head's table, which is the embedding's of another stage
-                num, trained = num + layer.tied_parameters, trained + layer.trained_tied_parameters
-            gather_s.append(ring_s(link, option.shard, short * num / option.tensor))
-            scatter_s.append(ring_s(link, option.shard, BYTES_PER_FP32 * trained / option.tensor))
+            is_copy = layer in copies
+            num = layer.num_parameters + is_copy * layer.tied_parameters
+            trained = layer.trained_parameters + is_copy * layer.trained_tied_parameters
+            gather_s.append(ring_s(link, shard, short * num / tensor))
+            scatter_s.append(ring_s(link, shard, BYTES_PER_FP32 * trained / tensor))
     return np.array(gather_s), np.array(scatter_s)
+
+
+def passes_s(
+    cuts: Sequence[int], forward_L: Floats, backward_L: Floats, gather_L: Floats, scatter_L: Floats
+) -> tuple[Floats, Floats]:
+    """Seconds of each layer's passes in stages that gather their own layers, by what they only compute for."""
+    stages = [slice(*edges) for edges in pairwise([*cuts, len(forward_L)])]
+    forward = [forward_s(forward_L[own], gather_L[own]) for own in stages]
+    backward = [backward_s(backward_L[own], gather_L[own], scatter_L[own]) for own in stages]
+    for own, seconds in zip(stages, backward if len(stages) > 1 else (), strict=False):
+        seconds[-1] += gather_L[own][-1]
+    return np.concatenate(forward), np.concatenate(backward)
 
 
 def forward_s(compute_L: Floats, gather_L: Floats) -> Floats:

@@ -264,10 +264,10 @@ def _sharded(
     workload: Workload, kinds: Sequence[Figures], option: Option, forward_KL: Floats, backward_KL: Floats
 ) -> tuple[Floats, Floats]:
     """The same passes where each kind's ranks gather parameters, and reduce-scatter gradients."""
-    found = [
-        sharding.passes_s(workload, kind.around, option, forward_L, backward_L)
-        for kind, forward_L, backward_L in zip(kinds, forward_KL, backward_KL, strict=True)
-    ]
+    found: list[tuple[Floats, Floats]] = []
+    for kind, forward_L, backward_L in zip(kinds, forward_KL, backward_KL, strict=True):
+        collectives_s = sharding.collectives_s(workload, kind.around, option.shard, option.tensor, option.cuts)
+        found.append(sharding.passes_s(option.cuts, forward_L, backward_L, *collectives_s))
     return np.array([forward_L for forward_L, _ in found]), np.array([backward_L for _, backward_L in found])
 
 
