@@ -49,11 +49,6 @@ def _require_match(here: environment.Environment, plan: wire.Plan) -> None:
             f"the plan has shard {layout.shard} and tensor {layout.tensor}, and rounds of {plan.inner_steps} steps: "
             "replicas of several ranks come together in every step"
         )
-    if layout.pipeline > 1 and layout.shard > 1:
-        raise errors.ConfigurationError(
-            f"the plan has pipeline {layout.pipeline} and shard {layout.shard}: this program's stages may have tensor "
-            "ranks, but shard 1"
-        )
 
 
 def _use_interface(plan: wire.Plan, here: environment.Environment) -> None:

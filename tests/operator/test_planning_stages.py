@@ -162,7 +162,12 @@ async def test_speeds_follow_from_what_each_stage_computes() -> None:
 
 @pytest.mark.parametrize(
     ("parallelism", "num_workers"),
-    [({"pipeline": 2, "tensor": 2}, 2), ({"data": 2, "tensor": 2}, 2), ({"data": 1, "shard": 2, "tensor": 2}, 1)],
+    [
+        ({"pipeline": 2, "tensor": 2}, 2),
+        ({"pipeline": 2, "shard": 2}, 2),
+        ({"data": 2, "tensor": 2}, 2),
+        ({"data": 1, "shard": 2, "tensor": 2}, 1),
+    ],
 )
 async def test_the_ranks_of_a_stage_compute_a_part_of_it_each(parallelism: dict[str, int], num_workers: int) -> None:
     """As if every rank reached 1 GFLOP/s, two or four to a node: without their waiting for each other it is more."""

@@ -88,7 +88,13 @@ def test_a_script_may_have_stores_by_region() -> None:
 
 @pytest.mark.parametrize(
     "parallelism",
-    [{"shard": 4, "tensor": 2}, {"shard": 2, "data": 2}, {"tensor": 4}, {"pipeline": 2, "tensor": 2}],
+    [
+        {"shard": 4, "tensor": 2},
+        {"shard": 2, "data": 2},
+        {"tensor": 4},
+        {"pipeline": 2, "tensor": 2},
+        {"pipeline": 2, "shard": 2, "tensor": 2},
+    ],
 )
 def test_hulks_own_example_runs_them_as_asked(parallelism: dict[str, int]) -> None:
     found = workload(parallelism, **EXAMPLE)
@@ -125,6 +131,7 @@ def test_pods_are_told_the_mesh_and_accelerate_where_it_knows_such_a_one(
         (Layout(2, shard=4), "; 2 replicas, each of 4 shards"),
         (Layout(1, tensor=2, shard=4), "; 1 replica, each of 4 shards x 2 tensor-parallel ranks"),
         (Layout(2, 2, 2), "; 2 replicas of 2 stages by 1f1b; a stage of 2 tensor-parallel ranks"),
+        (Layout(1, 2, 2, 2), "; 1 replica of 2 stages by 1f1b; a stage of 2 shards x 2 tensor-parallel ranks"),
         (Layout(8), ""),
     ],
 )

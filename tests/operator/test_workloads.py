@@ -215,11 +215,6 @@ def test_a_text_that_is_no_model_is_said_with_its_config_map(form: str, text: st
     ("changes", "reason", "words"),
     [
         (
-            {"parallelism": {"pipeline": 2, "shard": 2, "tensor": 4}},
-            "UnsupportedLayout",
-            "The job asks for shard 2, tensor 4 and pipeline 2, which exclude each other in Hulk's own training loop",
-        ),
-        (
             {"parallelism": {"shard": 2}, "sync": {"mode": "local"}},
             "UnsupportedLayout",
             "The job asks for shard 2, tensor 1 and sync.mode local, which exclude each other",

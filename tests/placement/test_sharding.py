@@ -6,6 +6,7 @@ import json
 import re
 from dataclasses import replace
 from importlib import resources
+from itertools import product
 
 import jsonschema
 import pytest
@@ -19,7 +20,7 @@ from hulk_placement.files.plan_reading import to_plan
 from hulk_placement.files.plan_writing import plan_document
 from hulk_placement.fit import misfits
 from hulk_placement.model import Model, Transformer
-from hulk_placement.model.layer import PRECISIONS
+from hulk_placement.model.layer import PRECISIONS, Layer
 from hulk_placement.plan import NOT_PREDICTED, Layout, Plan, WorkerSlot
 from hulk_placement.solution import Budget, Unplaced
 from hulk_placement.solve import solve
@@ -63,11 +64,18 @@ def placed(workload: Workload, topology: Topology) -> Plan | Unplaced:
     return found.plans.get(workload.key) or found.unplaced[workload.key]
 
 
-def drawn(machines: tuple[str, ...], each: int, layout: Layout, batch: int, micro_batch: int = 1) -> Plan:
+def drawn(
+    machines: tuple[str, ...],
+    each: int,
+    layout: Layout,
+    batch: int,
+    micro_batch: int = 1,
+    stages: tuple[int, ...] = (0,),
+) -> Plan:
     """A plan over machines of as many accelerators, by hand."""
     workers = tuple(WorkerSlot(name, name.split("-")[0], each) for name in machines)
     shares = (batch // layout.data,) * layout.data
-    return Plan("team/a", 1, workers, shares, micro_batch, 1, NOT_PREDICTED, layout)
+    return Plan("team/a", 1, workers, shares, micro_batch, 1, NOT_PREDICTED, layout, stages=stages)
 
 
 @given(
@@ -145,6 +153,56 @@ def test_a_group_over_machines_sends_between_them_and_waits_for_the_slower_link(
     assert not traffic(inside, workload, larger, stage_groups(inside, workload)).sync
 
 
+FOUR = Model(tuple(Layer(str(n), 1000, 1e9, 2e9, 500, 100) for n in range(4)))
+TIED = Model((*FOUR.layers[:3], replace(FOUR.layers[3], tied_to=0, tied_parameters=1000)))
+
+
+@pytest.mark.parametrize(
+    ("model", "bytes_per_s", "expected_s"),
+    [
+        # Of 1,000 parameters in bf16 a gather sends half on, 1,000 bytes, of gradients in fp32 a scatter 2,000. A layer
+        # computes 1 and 2 s. Of each stage forward g0 | max(c0, g1) | c1, backward g1 | max(c1, g0) | max(c0, r1) | r0.
+        (FOUR, 1e3, [(1 + 1 + 1) + (1 + 2 + 2 + 2)] * 2),
+        (FOUR, 250.0, [(4 + 4 + 1) + (4 + 4 + 8 + 8)] * 2),
+        (FOUR, 1e30, [(1 + 1) + (2 + 2)] * 2),
+        (TIED, 1e3, [(1 + 1 + 1) + (1 + 2 + 2 + 2), (1 + 2 + 1) + (2 + 2 + 4 + 2)]),
+    ],
+)
+def test_each_stage_gathers_its_own_layers(model: Model, bytes_per_s: float, expected_s: list[float]) -> None:
+    """One micro-batch on two stages of two layers and two shards; a tied layer has a copy to gather."""
+    inside = Link(0.0, bytes_per_s)
+    machines = tuple(replace(machine, inside=inside) for machine in cluster(1, 2).machines)
+    topology = Topology(machines, {}, LINKS)
+    workload = job(topology, model, shard=2, pipeline=2, global_batch=2, flops_per_s={m.name: 1e9 for m in machines})
+    plan = drawn(("eu-0", "us-0"), 2, Layout(1, 2, shard=2), 2, stages=(0, 2))
+    found = predict(plan, workload, topology)
+    assert found.rank_compute_s == pytest.approx([expected_s[stage] for stage in (0, 0, 1, 1)])
+    assert found.step_s == pytest.approx(simulate(plan, workload, topology).step_s, rel=0.02)
+    assert found.step_s >= sum(expected_s)
+
+
+def test_stages_of_shards_send_each_sequence_once_and_gather_what_is_theirs() -> None:
+    topology = cluster(2, 2)
+    layout = Layout(1, 2, shard=4)
+    plan = drawn(("eu-0", "eu-1", "us-0", "us-1"), 2, layout, 64, stages=(0, 3))
+    workload = job(topology, SMALL, shard=4, pipeline=2)
+    found = traffic(plan, workload, topology, stage_groups(plan, workload))
+    boundary = 64 * SMALL.layers[2].output_bytes
+    assert found.stages == {("eu", "us"): boundary, ("us", "eu"): boundary}
+    head, layers = SMALL.layers[-1], SMALL.layers
+    copied = {"eu": 0, "us": head.tied_parameters}
+    for region, own in (("eu", layers[:3]), ("us", layers[3:])):
+        # as a replica of one stage does, but for the table that both ends have
+        num = sum(layer.num_parameters for layer in own) + copied[region]
+        assert found.sync[region, region] == pytest.approx(2 * 16 * 0.75 * num * (2 * 2 + 4))
+    held = [cell_memory(plan, workload, 0, stage) for stage in range(2)]
+    alone = drawn(("eu-0", "us-0"), 1, Layout(1, 2), 64, stages=(0, 3))
+    whole = [cell_memory(alone, replace(workload, shard=1), 0, stage) for stage in range(2)]
+    for one, all_of_it in zip(held, whole, strict=True):
+        assert (one.gradients, one.optimizer) == pytest.approx((all_of_it.gradients / 4, all_of_it.optimizer / 4))
+        assert one.activations == all_of_it.activations
+
+
 @pytest.mark.parametrize(
     ("name", "num", "each", "changes", "expected"),
     [
@@ -160,6 +218,20 @@ def test_a_group_over_machines_sends_between_them_and_waits_for_the_slower_link(
             2,
             {"shard": 4, "data": 2, "accelerators_per_worker": 2},
             Layout(2, shard=4),
+        ),
+        (
+            "stages of shards",
+            2,
+            8,
+            {"shard": 4, "pipeline": 2, "data": 2, "accelerators_per_worker": 4},
+            Layout(2, 2, shard=4),
+        ),
+        (
+            "stages of shards over machines, with tensor ranks",
+            4,
+            2,
+            {"shard": 2, "tensor": 2, "pipeline": 2, "data": 2, "accelerators_per_worker": 2},
+            Layout(2, 2, 2, 2),
         ),
     ],
 )
@@ -179,10 +251,11 @@ def test_degrees_are_honoured_and_the_rest_is_chosen(
     held = max(memory.total for _, _, memory in cells_memory(plan, asked, topology))
     assert plan.prediction.memory_bytes == pytest.approx(held)
     assert 0 < held <= 80 * GIB
-    for replica in range(plan.layout.data):
-        assert len({machine.split("-")[0] for machine in plan.cell(replica, 0)}) == 1
+    for replica, stage in product(range(plan.layout.data), range(plan.layout.pipeline)):
+        assert len({machine.split("-")[0] for machine in plan.cell(replica, stage)}) == 1
     (said,) = (sentence for sentence in plan.why if "divided among" in sentence)
     assert "a step computes 0.000 s longer" not in said
+    assert ("of each stage of a replica" in said) == (plan.layout.pipeline > 1)
 
 
 def test_shards_are_left_alone_where_a_whole_model_has_room() -> None:
@@ -252,12 +325,13 @@ def test_shards_that_train_apart_are_summed_as_the_job_asks() -> None:
     assert read.collective.compression == "int8"
 
 
-@pytest.mark.parametrize("mode", ["ring", "wan"])
-def test_a_plan_with_shards_is_written_and_read(mode: str) -> None:
+@pytest.mark.parametrize(("mode", "num_stages"), [("ring", 1), ("wan", 1), ("ring", 2)])
+def test_a_plan_with_shards_is_written_and_read(mode: str, num_stages: int) -> None:
     """Its version says that a reader must know meshes; other plans stay as they were."""
     topology = cluster(1, 4, memory_bytes=0)
     regions = {"eu": 4, "us": 4}
-    workload = job(topology, SMALL, shard=2, tensor=2, sync=Sync(mode), accelerators_per_worker=4, min_workers=2)
+    degrees = {"shard": 2, "tensor": 2, "pipeline": num_stages}
+    workload = job(topology, SMALL, sync=Sync(mode), accelerators_per_worker=4, min_workers=2, **degrees)
     plan = placed(workload, topology)
     assert isinstance(plan, Plan), plan
     assert plan.algorithm == "wan" or mode == "ring"
@@ -267,9 +341,9 @@ def test_a_plan_with_shards_is_written_and_read(mode: str) -> None:
     schema = json.loads(resources.files("hulk_placement").joinpath("plan-v1.schema.json").read_text())
     jsonschema.validate(body, schema)
     assert body["version"] == 3
-    assert body["mesh"] == [["dp_replicate", 2], ["pp", 1], ["dp_shard", 2], ["tp", 2]]
+    assert body["mesh"] == [["dp_replicate", 2 // num_stages], ["pp", num_stages], ["dp_shard", 2], ["tp", 2]]
     read, _ = wire.decode(wire.encode(plan, meta))
-    assert read.layout == plan.layout == Layout(2, tensor=2, shard=2)
+    assert read.layout == plan.layout == Layout(2 // num_stages, num_stages, tensor=2, shard=2)
     assert read.workers == plan.workers
     document = PlanFile.model_validate(plan_document(plan))
     assert to_plan(document, replace(workload, micro_batch=plan.micro_batch), topology).plan.layout == plan.layout

@@ -46,7 +46,7 @@ def model_of(kind: str) -> list[nn.Module]:
     if kind == "fixed":
         return [nn.Sequential(nn.Linear(HIDDEN, HIDDEN), fixed_norm()), nn.Linear(HIDDEN, HIDDEN)]
     first, *middle = (nn.Linear(HIDDEN, HIDDEN) for _ in range(3))
-    return [first, *middle, first]
+    return [first, first, *middle] if kind == "twice" else [first, *middle, first]
 
 
 def batch() -> Tensors:
@@ -67,13 +67,15 @@ def noted_alone(pipeline, shares):
 
 def train(case, made):
     schedule = pipeline_schedule.read(case["schedule"])
-    stages = [str(number) for number in range(len(made))]
-    ties = [Tie((("0", f"0.{name}"), ("3", f"3.{name}"))) for name in ("weight", "bias")] if len(made) == 4 else []
-    pipeline = Pipeline(schedule, Grid(2, 2), layers(made, cut(len(made), stages)), ties)
+    stages = list(dict.fromkeys(block.stage for block in schedule.blocks))
+    ties = [Tie((("0", f"0.{name}"), ("3", f"3.{name}"))) for name in ("weight", "bias")] if len(stages) == 4 else []
+    num_shards = case.get("shards", 1)
+    grid = Grid(2 // num_shards, 2, num_shards=num_shards)
+    pipeline = Pipeline(schedule, grid, layers(made, cut(len(made), stages)), ties)
     shares, found = pipeline.even_shares(NUM_SAMPLES), {}
     if schedule.is_training:
         found["loss"] = pipeline.step(batch(), shares).loss
-        found["gradients"] = {name: parameter.grad.clone() for name, parameter in pipeline.named_parameters()}
+        found["gradients"] = {name: whole(parameter.grad).clone() for name, parameter in pipeline.named_parameters()}
         found["noted"] = noted_alone(pipeline, shares)
     for do in (pipeline.infer, pipeline.step)[not schedule.is_training :][:1]:
         try:
@@ -82,6 +84,10 @@ def train(case, made):
             found["refused"] = str(error)
     pipeline.close()
     return found
+
+
+def whole(values):
+    return values.full_tensor() if hasattr(values, "full_tensor") else values
 
 
 def main():

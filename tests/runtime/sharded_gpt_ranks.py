@@ -1,8 +1,9 @@
-"""One rank of the bundled GPT in every case of a folder: shards, tensor ranks, stages of tensor ranks, in float64."""
+"""One rank of the bundled GPT in every case of a folder: shards, tensor ranks, stages of both, in float64."""
 
 import os
 import sys
 import time
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -21,23 +22,28 @@ from hulk_runtime.training.sharded_stepper import ShardedStepper
 from pipeline_cases import given, keep
 
 MODEL = Model(layers=2, hidden=16, heads=8, sequence_length=5, vocabulary=13, feed_forward=24)
+DEEP = replace(MODEL, layers=6)
+"""For more stages than the other one has layers."""
 BATCH, STEPS, LEARNING_RATE = 21, 3, 0.05
 
 
 class Tokens:
     """A task of drawn tokens."""
 
+    def __init__(self, model):
+        self._model = model
+
     learning_rate = LEARNING_RATE
     divided_layer = staticmethod(gpt_divided.divided_layer)
     parts_of = staticmethod(gpt_divided.parts_of)
 
     def whole(self):
-        gpt = initialized(MODEL).double()
+        gpt = initialized(self._model).double()
         of = gpt_layers(gpt)
         return LayeredModel(gpt, of, (((0, "token.weight"), (len(of) - 1, "weight")),))
 
     def divided(self, mesh):
-        return gpt_divided.divided(initialized(MODEL).double(), mesh)
+        return gpt_divided.divided(initialized(self._model).double(), mesh)
 
     def inputs(self, step, sequences):
         return (tokens(step)[sequences.start : sequences.stop, :-1],)
@@ -52,8 +58,12 @@ def tokens(step):
     return torch.randint(MODEL.vocabulary, (BATCH, MODEL.sequence_length + 1), generator=generator)
 
 
+def model_of(num_stages):
+    return MODEL if num_stages <= MODEL.layers + 2 else DEEP
+
+
 def train_stages(plan, world):
-    stepper = StageStepper(plan, world, Tokens(), 0, silence_s=120.0)
+    stepper = StageStepper(plan, world, Tokens(model_of(plan.layout.pipeline)), 0, silence_s=120.0)
     stepper.alone()
     losses = [stepper.together(step, stop=False, save=False)[1].loss for step in range(1, STEPS + 1)]
     parameters = list(stepper.divided.gathered(stepper.optimizer.vector(0), stepper.names))
@@ -65,7 +75,7 @@ def train(here, plan, world):
     if plan.pipeline:
         return train_stages(plan, world)
     with replica_groups.connect(here, plan, world) as groups:
-        stepper = ShardedStepper(plan, world, groups, Tokens(), 0)
+        stepper = ShardedStepper(plan, world, groups, Tokens(MODEL), 0)
         stepper.alone()
         losses = [stepper.together(step, stop=False, save=False)[1].loss for step in range(1, STEPS + 1)]
         state = {name: whole(values) for name, values in stepper.optimizer.state_dict().items()}

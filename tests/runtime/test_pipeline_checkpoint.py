@@ -49,7 +49,7 @@ def in_one_process(saved, step):
     slots = {"velocity": optimizer.velocities}
     if step:
         checkpoint.load(saved, step, model.named_parameters(), slots, saved_apart)
-    front, back = model["0"].token.weight, model[str(num_layers(MODEL) - 1)].weight
+    front, back = model.layers[0].token.weight, model.layers[num_layers(MODEL) - 1].weight
     losses = []
     for number in range(step, NUM_STEPS):
         model.zero_grad()

@@ -4,7 +4,12 @@ from pathlib import Path
 
 import pytest
 from hulk_placement.schedule.shapes import SHAPES, split_weights
+from hulk_runtime.errors import PlanError
 from hulk_runtime.examples.gpt_model import initialized
+from hulk_runtime.examples.gpt_stages import gpt_stages
+from hulk_runtime.pipeline.executor import Pipeline
+from hulk_runtime.pipeline.grid import Grid
+from hulk_runtime.plan import pipeline_schedule
 from pipeline_cases import found_by_ranks
 from pipeline_gpt_ranks import MODEL, NUM_STEPS, batch
 from pipeline_model import Momentum
@@ -67,6 +72,12 @@ def test_stages_equal_one_process(found, case):
     assert sum(in_one(parameters, name).numel() for name in seen) == (
         sum(values.numel() for values in parameters.values()) + MODEL.vocabulary * MODEL.hidden
     )
+
+
+def test_shards_of_stages_whose_backward_passes_are_in_halves_are_refused():
+    halves = pipeline_schedule.read(schedule("v", 2, split=True))
+    with pytest.raises(PlanError, match="two halves, and 4 shards"):
+        Pipeline(halves, Grid(1, 2, num_shards=4), gpt_stages(MODEL, {}))
 
 
 def in_one(whole, name):

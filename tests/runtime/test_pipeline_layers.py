@@ -15,10 +15,11 @@ V = SHAPES["v"](2, 1.0, 2.0)
 CASES = {
     "types": {"kind": "types", "schedule": written(V, 2, backward_first)},
     "one object": {"kind": "one object", "schedule": written(SHAPES["wave"](2, 1.0, 2.0), 2, backward_first)},
+    "twice in a stage of shards": {"kind": "twice", "schedule": written(V, 2, backward_first), "shards": 2},
     "fixed": {"kind": "fixed", "schedule": written(V, 2, backward_first)},
     "inference": {"kind": "fixed", "schedule": written(V.forward_only(), 2, backward_first)},
 }
-TOLERANCE = {"types": 1e-2, "one object": 1e-6, "fixed": 1e-6}
+TOLERANCE = {"types": 1e-2, "one object": 1e-6, "twice in a stage of shards": 1e-6, "fixed": 1e-6}
 """Of bfloat16, which every micro-batch rounds, and of float32; gradients here are about 0.1."""
 
 

@@ -74,6 +74,7 @@ def staged(make_plan: Plans, make_training: Plans) -> Plans:
         num: int = 3,
         steps: int = STEPS,
         tensor: int = 1,
+        shard: int = 1,
         **changes: Any,
     ) -> dict[str, Any]:
         pipeline = {
@@ -86,14 +87,14 @@ def staged(make_plan: Plans, make_training: Plans) -> Plans:
         }
         share = BATCH // num_replicas
         said = {
-            "layout": {"data": num_replicas, "pipeline": len(stages), "tensor": tensor},
+            "layout": {"data": num_replicas, "pipeline": len(stages), "tensor": tensor, "shard": shard},
             "shares": [share + 1, *[share] * (num_replicas - 2), share - 1] if num_replicas > 1 else [BATCH],
             "model": MODEL,
             "training": make_training(globalBatch=BATCH, steps=steps, **changes.pop("training", {})),
             "pipeline": pipeline,
             **changes,
         }
-        return make_plan((1,) * (num_replicas * len(stages) * tensor), **said)
+        return make_plan((1,) * (num_replicas * len(stages) * tensor * shard), **said)
 
     return make
 
@@ -161,17 +162,19 @@ def assert_executed(folder: Path, plan: Plan) -> None:
         assert all(line["device"] == device for line in lines)
 
 
-def test_a_step_in_bf16_trains_too(job: Job, staged: Plans, expected: list[float]) -> None:
-    first, *_ = job.run_ranks(staged(1, (0, 3), training={"precision": "bf16"}))
+@pytest.mark.parametrize("shard", [1, 2])
+def test_a_step_in_bf16_trains_too(job: Job, staged: Plans, expected: list[float], shard: int) -> None:
+    first, *_ = job.run_ranks(staged(1, (0, 3), shard=shard, training={"precision": "bf16"}))
     assert losses(first) == pytest.approx(expected, abs=0.05)
 
 
-LAYOUTS: dict[str, tuple[int, tuple[int, ...], int]] = {
-    "three stages": (1, (0, 2, 4), 1),
-    "other cut": (1, (0, 5), 1),
-    "two replicas": (2, (0, 3), 1),
-    "whole": (2, (), 1),
-    "tensor ranks": (1, (0, 3), 2),
+LAYOUTS: dict[str, tuple[int, tuple[int, ...], dict[str, int]]] = {
+    "three stages": (1, (0, 2, 4), {}),
+    "other cut": (1, (0, 5), {}),
+    "two replicas": (2, (0, 3), {}),
+    "whole": (2, (), {}),
+    "tensor ranks": (1, (0, 3), {"tensor": 2}),
+    "shards": (1, (0, 2), {"shard": 2}),
 }
 
 
@@ -183,16 +186,17 @@ LAYOUTS: dict[str, tuple[int, tuple[int, ...], int]] = {
         pytest.param("two replicas", "whole", marks=pytest.mark.whole),
         ("whole", "three stages"),
         ("three stages", "tensor ranks"),
-        ("tensor ranks", "whole"),
+        ("tensor ranks", "shards"),
+        ("shards", "whole"),
     ],
 )
 def test_a_job_goes_on_on_another_layout(
     job: Job, staged: Plans, alone: Plans, expected: list[float], before: str, after: str
 ) -> None:
     def run(layout: str, attempt: int, steps: int) -> Process:
-        num_replicas, stages, tensor = LAYOUTS[layout]
+        num_replicas, stages, degrees = LAYOUTS[layout]
         said = {"attempt": attempt, "steps": steps}
-        plan = staged(num_replicas, stages, tensor=tensor, **said) if stages else alone(num_replicas, **said)
+        plan = staged(num_replicas, stages, **degrees, **said) if stages else alone(num_replicas, **said)
         kept = (job.folder / "kept").as_uri()
         return job.run_ranks(plan, HULK_CHECKPOINT_URL=kept, HULK_CHECKPOINT_EVERY_STEPS="3")[0]
 
@@ -290,14 +294,25 @@ def test_stopped_ranks_save_the_step_after_which_they_stop(job: Job, staged: Pla
     assert list(second.losses()) == [last + 1]
 
 
-@pytest.mark.parametrize(("number", "bound_s"), [(signal.SIGKILL, 10.0), (signal.SIGSTOP, 20.0)])
-def test_all_end_when_a_rank_is_lost(job: Job, staged: Plans, number: int, bound_s: float) -> None:
-    first, lost, last = job.start_ranks(staged(1, (0, 2, 4), steps=100_000, prediction=None), HULK_SILENCE_SECONDS="5")
+@pytest.mark.parametrize(
+    ("stages", "shard", "number", "bound_s"),
+    [
+        ((0, 2, 4), 1, signal.SIGKILL, 10.0),
+        ((0, 2, 4), 1, signal.SIGSTOP, 20.0),
+        pytest.param((0, 3), 2, signal.SIGKILL, 10.0, marks=pytest.mark.whole),
+        pytest.param((0, 3), 2, signal.SIGSTOP, 20.0, marks=pytest.mark.whole),
+    ],
+)
+def test_all_end_when_a_rank_is_lost(
+    job: Job, staged: Plans, stages: tuple[int, ...], shard: int, number: int, bound_s: float
+) -> None:
+    plan = staged(1, stages, shard=shard, steps=100_000, prediction=None)
+    first, lost, *others = job.start_ranks(plan, HULK_SILENCE_SECONDS="5")
     first.wait_for("step=3 ")
     since = time.monotonic()
     lost.popen.send_signal(number)
-    codes = [process.wait() for process in (first, last)]
-    assert codes == [errors.PeerLostError.exit_code] * 2, first.output + last.output
+    codes = {process.wait() for process in (first, *others)}
+    assert codes == {errors.PeerLostError.exit_code}, outputs((first, *others))
     assert time.monotonic() - since < bound_s
 
 

@@ -1,5 +1,6 @@
 """The bundled GPT as replicas of several ranks equals the GPT of one process, in every combination of degrees of 8."""
 
+import itertools
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ import torch
 from depth import WHOLE
 from hulk_runtime.examples.gpt_model import initialized
 from pipeline_cases import found_by_ranks
-from sharded_gpt_ranks import BATCH, LEARNING_RATE, MODEL, STEPS, tokens
+from sharded_gpt_ranks import BATCH, LEARNING_RATE, MODEL, STEPS, model_of, tokens
 from test_pipeline_training import schedule
 
 SCRIPT = str(Path(__file__).with_name("sharded_gpt_ranks.py"))
@@ -23,8 +24,18 @@ COMBINATIONS = [
     if NUM_RANKS % (data * shard) == 0
 ]
 SHORT = [(1, 2, 4), (1, 8, 1), (2, 2, 2), (4, 1, 2), (4, 2, 1)]
-OF_STAGES = [(1, 2, 4), (1, 4, 2), (2, 2, 2)]
-"""Replicas, stages, tensor ranks of each."""
+OF_STAGES = [
+    (data, stages, shard, tensor)
+    for stages in (2, 4, 8)
+    for data, shard, tensor in itertools.product((1, 2, 4), repeat=3)
+    if data * stages * shard * tensor == NUM_RANKS
+]
+"""Replicas, stages, shards and tensor ranks of each."""
+SHORT_OF_STAGES = [(1, 2, 1, 4), (1, 4, 1, 2), (2, 2, 1, 2), (1, 2, 4, 1), (1, 4, 2, 1), (2, 2, 2, 1), (1, 2, 2, 2)]
+ORDERS = {(1, 4, 2, 1): "gpipe", (1, 2, 2, 2): "explicit"}
+"""Of some; of all others 1f1b."""
+NUM_MICRO_BATCHES = {(2, 2, 2, 1): 6, (4, 2, 1, 1): 1}
+"""Of some: so that one of two shards has no sequence of a micro-batch, or a replica one for each."""
 OPTIMIZERS = {"adamw": torch.optim.AdamW, "sgd": torch.optim.SGD}
 
 
@@ -32,8 +43,8 @@ def optimizer_of(number):
     return "sgd" if number % 3 == 1 else "adamw"
 
 
-def one_process(optimizer):
-    gpt = initialized(MODEL).double()
+def one_process(optimizer, model=MODEL):
+    gpt = initialized(model).double()
     of = {"adamw": {"weight_decay": 0.01}, "sgd": {}}[optimizer]
     stepping = OPTIMIZERS[optimizer](gpt.parameters(), lr=LEARNING_RATE, **of)
     losses = []
@@ -70,15 +81,19 @@ def found(module_job, make_plan):
         if WHOLE or (data, shard, tensor) in SHORT:
             of = {"shard": shard, "tensor": tensor}
             cases[str((data, shard, tensor))] = plan(data, optimizer_of(number), of)
-    for number, (data, stages, tensor) in enumerate(OF_STAGES):
+    for number, combination in enumerate(OF_STAGES):
+        if not WHOLE and combination not in SHORT_OF_STAGES:
+            continue
+        data, stages, shard, tensor = combination
+        name = ORDERS.get(combination, "1f1b")
         pipeline = {
-            "stages": [MODEL.layers + 2 - stages + n if n else 0 for n in range(stages)],
+            "stages": [model_of(stages).layers + 2 - stages + n if n else 0 for n in range(stages)],
             "rings": [],
-            "name": "1f1b",
-            "schedule": schedule("1f1b", stages, 3),
+            "name": name,
+            "schedule": schedule(name, stages, NUM_MICRO_BATCHES.get(combination, 3)),
         }
-        of = {"pipeline": stages, "tensor": tensor}
-        cases[f"stages {data, stages, tensor}"] = plan(data, optimizer_of(number), of, pipeline=pipeline)
+        of = {"pipeline": stages, "shard": shard, "tensor": tensor}
+        cases[f"stages {combination}"] = plan(data, optimizer_of(number), of, pipeline=pipeline)
     return found_by_ranks(module_job, make_plan((1,) * NUM_RANKS), SCRIPT, cases, NUM_RANKS)
 
 
@@ -104,24 +119,32 @@ def test_replicas_of_several_ranks_equal_one_process(found, references, number, 
             assert float((torch.cat(own["gathered"]) - whole).abs().max()) < TOLERANCE
 
 
-@pytest.mark.parametrize(("number", "combination"), list(enumerate(OF_STAGES)), ids=str)
-def test_stages_of_tensor_ranks_equal_one_process(found, references, number, combination):
-    losses, parameters = references[optimizer_of(number)]
-    _, stages, tensor = combination
+@pytest.mark.parametrize(
+    ("number", "combination"),
+    [
+        pytest.param(number, one, id=str(one), marks=() if one in SHORT_OF_STAGES else pytest.mark.whole)
+        for number, one in enumerate(OF_STAGES)
+    ],
+)
+def test_stages_of_several_ranks_equal_one_process(found, references, number, combination):
+    _, stages, shard, tensor = combination
+    model, optimizer = model_of(stages), optimizer_of(number)
+    losses, parameters = references[optimizer] if model == MODEL else one_process(optimizer, model)
     num_values = 0
     for rank, own in enumerate(each[f"stages {combination}"] for each in found):
         assert own["losses"] == pytest.approx(losses, rel=1e-12)
-        assert bool(own["stage"]) == (rank % tensor == 0)
+        assert bool(own["stage"]) == (rank % (shard * tensor) == 0)
         for name, values in own["stage"].items():
-            assert float((values - in_one(parameters, of_layer(name)).flatten()).abs().max()) < TOLERANCE, name
-            num_values += values.numel() if rank < stages * tensor else 0
+            expected = in_one(parameters, of_layer(name, model.layers)).flatten()
+            assert float((values - expected).abs().max()) < TOLERANCE, name
+            num_values += values.numel() if rank < stages * shard * tensor else 0
     assert num_values == sum(map(torch.numel, parameters.values())) + MODEL.vocabulary * MODEL.hidden
 
 
-def of_layer(name):
+def of_layer(name, num_blocks):
     """The name in the GPT of one process of a parameter of its list of layers."""
     layer, _, rest = name.partition(".")
-    if int(layer) == MODEL.layers + 1:
+    if int(layer) == num_blocks + 1:
         return "token.weight" if rest == "weight" else rest
     return f"blocks.{int(layer) - 1}.{rest}" if int(layer) else rest
 

@@ -11,7 +11,6 @@ import pytest
 from conftest import GPT
 from hulk_runtime import errors
 from test_launcher import LAUNCH
-from test_pipeline_training import schedule
 from test_wan_training import TWO, wan
 
 Job = Any  # of conftest
@@ -174,20 +173,7 @@ def test_a_task_that_cannot_be_divided_is_refused(job: Job, plans: Plans) -> Non
     assert "the plan has shard 2 and tensor 1, and the program's task cannot be divided" in ranks[0].output
 
 
-STAGES = {"stages": [0, 2], "rings": [], "name": "1f1b", "schedule": schedule("1f1b", 2, 3)}
-
-
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"sync": {"mode": "local", "innerSteps": 5}}, "the plan has shard 2 and tensor 1, and rounds of 5 steps"),
-        (
-            {"pipeline": STAGES, "layout": {"data": 1, "shard": 2, "tensor": 1, "pipeline": 2}},
-            "the plan has pipeline 2 and shard 2: this program's stages may have tensor ranks, but shard 1",
-        ),
-    ],
-)
-def test_what_excludes_shards_is_refused(job: Job, plans: Plans, changes: dict[str, Any], words: str) -> None:
-    ranks = job.start_ranks(plans((1, 2, 1), accelerators=(1,) * (4 if "pipeline" in changes else 2), **changes))
+def test_rounds_of_several_steps_exclude_shards(job: Job, plans: Plans) -> None:
+    ranks = job.start_ranks(plans((1, 2, 1), sync={"mode": "local", "innerSteps": 5}))
     assert {rank.wait() for rank in ranks} == {errors.ConfigurationError.exit_code}
-    assert words in ranks[0].output
+    assert "the plan has shard 2 and tensor 1, and rounds of 5 steps" in ranks[0].output

@@ -93,8 +93,8 @@ class Parallelism(Resource):
                 "Ranks that divide a replica's parameters, gradients and optimizer states (FSDP), inside a node or on "
                 "alike nodes of one region; replicas sum their shards. absent = 1; chosen by the plan where no node "
                 "has the memory for a whole model, for a script that may shard it. hulk.device_mesh() and HULK_* "
-                "variables tell the script; Hulk's own example (-m hulk_runtime.examples.gpt) runs them as planned, "
-                "not beside stages."
+                "variables tell the script; Hulk's own example (-m hulk_runtime.examples.gpt) runs them as planned. "
+                "Beside stages they are never chosen, but planned where both are stated."
             ),
         ),
     ] = None

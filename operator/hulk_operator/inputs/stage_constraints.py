@@ -1,8 +1,7 @@
 """What a job's stages, shards and tensor ranks ask of its other wishes, and how many workers they make.
 
 A stage is one accelerator, or as many as share its layers and divide its parameters, and the replicas of a stage sum
-its gradients by torch's own ring in every step: that is what the runtime carries out in this version. Its own training
-loop has stages of tensor ranks, but not of shards.
+its gradients by torch's own ring in every step: that is what the runtime carries out in this version.
 """
 
 import math
@@ -70,11 +69,6 @@ def refuse_beside_width(spec: HulkJobSpec) -> None:
         return
     asked, sync = spec.parallelism, spec.sync
     wishes = (
-        (
-            asked.pipeline is not None and asked.pipeline > 1 and (asked.shard or 1) > 1,
-            f"pipeline {asked.pipeline}",
-            "its stages may have tensor ranks, but shard 1",
-        ),
         (sync.mode == "local", "sync.mode local", "its replicas of several ranks come together in every step"),
         (
             sync.on_region_loss != "restart",

@@ -110,7 +110,8 @@ def _arrays_of(plan: Plan, workload: Workload, seen: Topology) -> tuple[Setting,
     ground = Ground.of(allowing, seen, machines, _own_pairs(plan, workload, seen), _around(plan, seen))
     schedule = "gpipe" if plan.schedule == "explicit" else plan.schedule
     degrees = plan.layout
-    option = Option(plan.micro_batch, degrees.tensor, schedule, plan.recompute, plan.overlap, degrees.shard)
+    cuts = plan.stages if degrees.shard > 1 else (0,)
+    option = Option(plan.micro_batch, degrees.tensor, schedule, plan.recompute, plan.overlap, degrees.shard, cuts)
     setting = ground.setting(option)
     return setting, _layout(plan, setting, names, len(workload.model.layers), len(ground.regions))
 

@@ -8,16 +8,21 @@ and both go over one link:
 
     forward    g0 | max(c0, g1) | max(c1, g2) | c2
     backward                      max(c2, g1) | max(c1, g0 + r2) | max(c0, r1) | r0
+
+Each stage of a pipeline gathers its own layers so. There the last one is gathered for the backward pass too: forward
+passes of other micro-batches are between.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 
 from hulk_placement.cost.closed_form.arrays import Floats
+from hulk_placement.cost.ties import tied_layers
 from hulk_placement.model.layer import BYTES_PER_ACTIVATION, BYTES_PER_FP32
 from hulk_placement.topology import Link, Topology
 from hulk_placement.workload import Workload
@@ -32,12 +37,36 @@ def ring_s(link: Link, num_ranks: int, num_bytes: float) -> float:
     return (num_ranks - 1) * (link.latency_s + num_bytes / num_ranks / link.bandwidth_bytes_per_s)
 
 
-def collectives_s(workload: Workload, link: Link, shard: int, tensor: int) -> tuple[Floats, Floats]:
-    """Seconds to gather each layer in the training's precision, and to reduce-scatter its gradients in four bytes."""
+def collectives_s(
+    workload: Workload, link: Link, shard: int, tensor: int, cuts: Sequence[int]
+) -> tuple[Floats, Floats]:
+    """Seconds to gather each layer in the training's precision, and to reduce-scatter its gradients in four bytes.
+
+    `cuts` are the first layers of stages, of which each has a copy of what it shares with an earlier one.
+    """
     layers, short = workload.model.layers, BYTES_PER_ACTIVATION[workload.precision]
-    gather_s = [ring_s(link, shard, short * layer.num_parameters / tensor) for layer in layers]
-    scatter_s = [ring_s(link, shard, BYTES_PER_FP32 * layer.trained_parameters / tensor) for layer in layers]
+    gather_s, scatter_s = [], []
+    for first, last in pairwise([*cuts, len(layers)]):
+        copies = set(tied_layers(layers, first, last))
+        for layer in layers[first:last]:
+            is_copy = layer in copies
+            num = layer.num_parameters + is_copy * layer.tied_parameters
+            trained = layer.trained_parameters + is_copy * layer.trained_tied_parameters
+            gather_s.append(ring_s(link, shard, short * num / tensor))
+            scatter_s.append(ring_s(link, shard, BYTES_PER_FP32 * trained / tensor))
     return np.array(gather_s), np.array(scatter_s)
+
+
+def passes_s(
+    cuts: Sequence[int], forward_L: Floats, backward_L: Floats, gather_L: Floats, scatter_L: Floats
+) -> tuple[Floats, Floats]:
+    """Seconds of each layer's passes in stages that gather their own layers, by what they only compute for."""
+    stages = [slice(*edges) for edges in pairwise([*cuts, len(forward_L)])]
+    forward = [forward_s(forward_L[own], gather_L[own]) for own in stages]
+    backward = [backward_s(backward_L[own], gather_L[own], scatter_L[own]) for own in stages]
+    for own, seconds in zip(stages, backward if len(stages) > 1 else (), strict=False):
+        seconds[-1] += gather_L[own][-1]
+    return np.concatenate(forward), np.concatenate(backward)
 
 
 def forward_s(compute_L: Floats, gather_L: Floats) -> Floats:

@@ -47,7 +47,7 @@ def held_bytes(layers: Sequence[Layer], first: int, last: int, per_trained: floa
     So many bytes each that is trained, its value alone each that is frozen.
     """
     own = sum(layer.held_bytes(per_trained) for layer in layers[first:last])
-    return own + sum(layer.tied_held_bytes(per_trained) for layer in _tied(layers, first, last))
+    return own + sum(layer.tied_held_bytes(per_trained) for layer in tied_layers(layers, first, last))
 
 
 def trained_parameters(layers: Sequence[Layer], first: int, last: int) -> int:
@@ -56,10 +56,10 @@ def trained_parameters(layers: Sequence[Layer], first: int, last: int) -> int:
     Its replicas sum the gradients of all of them, before the two stages sum what they share.
     """
     own = sum(layer.trained_parameters for layer in layers[first:last])
-    return own + sum(layer.trained_tied_parameters for layer in _tied(layers, first, last))
+    return own + sum(layer.trained_tied_parameters for layer in tied_layers(layers, first, last))
 
 
-def _tied(layers: Sequence[Layer], first: int, last: int) -> Iterable[Layer]:
+def tied_layers(layers: Sequence[Layer], first: int, last: int) -> Iterable[Layer]:
     """Of the layers of a stage that use parameters of an earlier stage, one for each layer there: that with most."""
     found: dict[int, Layer] = {}
     for layer in layers[first:last]:

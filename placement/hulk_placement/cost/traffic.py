@@ -15,7 +15,7 @@ from itertools import chain, pairwise
 from hulk_placement.collective.plan import WIRE_SHARE
 from hulk_placement.cost.groups import Group
 from hulk_placement.cost.nccl import nccl_edges
-from hulk_placement.cost.ties import ties
+from hulk_placement.cost.ties import tied_layers, ties, trained_parameters
 from hulk_placement.cost.wires import for_sums
 from hulk_placement.model.layer import BYTES_PER_ACTIVATION, BYTES_PER_FP32
 from hulk_placement.nccl import PROTOCOLS, Nccl
@@ -213,7 +213,8 @@ def sharding_bytes(workload: Workload, first: int, last: int, shard: int, tensor
     >>> sharding_bytes(job, 0, 1, 4, 1)
     9000.0
     """
-    layers, short = workload.model.layers[first:last], BYTES_PER_ACTIVATION[workload.precision]
-    twice = 2 * short * sum(layer.num_parameters for layer in layers)
-    once = BYTES_PER_FP32 * sum(layer.trained_parameters for layer in layers)
+    layers, short = workload.model.layers, BYTES_PER_ACTIVATION[workload.precision]
+    own = sum(layer.num_parameters for layer in layers[first:last])
+    twice = 2 * short * (own + sum(layer.tied_parameters for layer in tied_layers(layers, first, last)))
+    once = BYTES_PER_FP32 * trained_parameters(layers, first, last)
     return (shard - 1) / shard * (twice + once) / tensor

@@ -126,10 +126,10 @@ def _placed(
 def _predicted(plan: Plan, workload: Workload, topology: Topology) -> Plan:
     """The plan as it is predicted over the very machines: which of them make up a group was not searched for.
 
-    So far a plan that waits for nothing would be better.
+    Nor was which stages gather layers for themselves. So far a plan that waits for nothing would be better.
     """
     found = predict(plan, workload, topology)
-    spans = any(len(plan.cell(0, stage)) > 1 for stage in range(plan.layout.pipeline))
+    spans = plan.layout.pipeline > 1 or len(plan.cell(0, 0)) > 1
     waits = 1 - found.compute_s / found.step_s if spans and found.step_s else 0.0
     return replace(plan, prediction=found, optimality_gap=max(plan.optimality_gap, waits))
 
@@ -253,13 +253,14 @@ def _sentences(plan: Plan, workload: Workload, topology: Topology) -> Iterator[s
     )
     num_machines = max(len(plan.cell(0, stage)) for stage in range(layout.pipeline))
     where = "inside a machine" if num_machines == 1 else f"on {num_machines} machines of a region"
+    divided = "each stage of a replica" if layout.pipeline > 1 else "a replica"
     num_batches = math.ceil(max(plan.shares) / plan.cell_batch)
     sent = num_batches * max(
         sharding_bytes(workload, first, last, layout.shard, layout.tensor)
         for first, last in zip(plan.stages, [*plan.stages[1:], len(layers)], strict=True)
     )
     yield (
-        f"Parameters, gradients and optimizer states of a replica are divided among {layout.shard} ranks {where}: an "
+        f"Parameters, gradients and optimizer states of {divided} are divided among {layout.shard} ranks {where}: an "
         f"accelerator holds {gib(plan.prediction.memory_bytes)} at most, a whole model would take {gib(round(whole))}. "
         f"Each of them sends {gib(round(sent))} a step there to gather layers and to reduce-scatter gradients, for "
         f"which a step computes {_waiting_s(plan, workload, topology):.3f} s longer."

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 
@@ -61,7 +61,7 @@ class Lines:
         return tuple(shape for shape in self.shapes[blocks[way.target].forward] if shape.dtype.is_floating_point)
 
     def _rank(self, device: int) -> int:
-        return self.grid.rank(Place(self.place.replica, device, self.place.tensor))
+        return self.grid.rank(replace(self.place, device=device))
 
     def _tag(self, way: Way, micro_batch: int) -> int:
         """The first of as many as any message has tensors."""

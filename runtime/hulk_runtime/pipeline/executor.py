@@ -31,6 +31,7 @@ from hulk_runtime.pipeline.event_log import Event, Log
 from hulk_runtime.pipeline.forward_backward import Passes
 from hulk_runtime.pipeline.grid import Grid, make_groups
 from hulk_runtime.pipeline.isolated_run import run_isolated
+from hulk_runtime.pipeline.layer_shards import shard_stage
 from hulk_runtime.pipeline.micro_batches import Batch, Values
 from hulk_runtime.pipeline.shared_parameters import Sums, Tie
 from hulk_runtime.pipeline.stages import Model, Part, Shapes
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 
 Key = TypeVar("Key")
 SILENCE_S: Final = 600.0
+MESH: Final = ("cell", "dp_shard", "tp")
 POSTED_BYTES: Final = 64 << 20
 """Of receives of one kind that a rank posts before the blocks that need them."""
 
@@ -62,7 +64,7 @@ class Pipeline:
 
     `lines_apart` gives each direction between two devices a group of its own, as NCCL needs them. In
     the groups that it makes a peer is lost that sends nothing for `silence_s`; in the default group that bound is the
-    caller's, who has made it.
+    caller's, who has made it. Shards of a grid gather layers in `precision`, None: that of the parameters.
 
     Raises PlanError where the schedule would never end, ConfigurationError where the model does not fit it, and
     PeerLostError where a peer is gone.
@@ -77,7 +79,12 @@ class Pipeline:
         device: str = "cpu",
         lines_apart: bool = False,
         silence_s: float = SILENCE_S,
+        precision: torch.dtype | None = None,
     ) -> None:
+        if grid.num_shards > 1 and any(block.kind == "weight" for block in schedule.blocks):
+            raise PlanError(
+                f"backward passes in two halves, and {grid.num_shards} shards, which are whole in one alone"
+            )
         if (grid.num_devices, grid.num_ranks) != (schedule.num_devices, dist.get_world_size()):
             raise PlanError(
                 f"grid of {grid.num_devices} devices and {grid.num_ranks} ranks, "
@@ -93,8 +100,9 @@ class Pipeline:
         self._actions: tuple[Action, ...] = actions.actions(self._flows, shared)[self.place.device]
         self._summing = self._own_groups({n: self._who_sum(one) for n, one in enumerate(shared)})
         self._teams = self._own_groups(self._all_teams())
-        self.mesh = self._make_mesh()
-        self.modules = self._make_modules(model)
+        self.inside = self._own_groups({"cell": grid.cells()}).get("cell")
+        self._mesh = self._make_mesh()
+        self.modules = self._make_modules(model, precision)
         parameters = shared_parameters.parameters_of(shared, ties, self.modules, self.place.device)
         after_others = {n for n in parameters if shared[n].of_two and grid.num_replicas > 1}
         self._sums = Sums(parameters, self._summing, frozenset(after_others))
@@ -124,7 +132,8 @@ class Pipeline:
     def set_timeout(self, seconds: float) -> None:
         """From now on a peer is lost that does nothing for that long of what this rank waits for."""
         self._transfers.patience = self._sums.patience = timedelta(seconds=seconds)
-        own = [self.mesh.get_group()] if self.mesh is not None else []
+        own = [] if self._mesh is None else [self._mesh.get_group(name) for name in MESH[1:]]
+        own += [self.inside] if self.inside is not None else []
         for group in (*self._summing.values(), *self._teams.values(), *self._lines.values(), *own):
             set_timeout(seconds, group)
 
@@ -136,7 +145,8 @@ class Pipeline:
     def close(self) -> None:
         """Leave its groups, together with all ranks; the default group stays."""
         self._transfers.close()
-        for group in (*self._summing.values(), *self._teams.values(), *self._lines.values()):
+        own = [self.inside] if self.inside is not None else []
+        for group in (*self._summing.values(), *self._teams.values(), *self._lines.values(), *own):
             dist.destroy_process_group(group)
 
     def even_shares(self, num_samples: int) -> list[list[int]]:
@@ -238,7 +248,7 @@ class Pipeline:
     def _lines_of(self, of: Batch, shares: Sequence[Sequence[int]]) -> Lines:
         lines = Lines(self._flows, self.grid, self.place, self._learned(of), self._transfers, self._device)
         if self._shares != shares and self._device.type == "cpu":  # on a GPU a posted receive keeps a kernel waiting
-            num_samples = max(map(max, shares))
+            num_samples = -(-max(map(max, shares)) // self.grid.num_shards)
             most = max((lines.num_bytes(way, num_samples) for way in self._flows.ways), default=1)
             ahead = max(actions.LEAST_AHEAD, POSTED_BYTES // max(1, most))
             self._actions = actions.actions(self._flows, self._shared, ahead)[self.place.device]
@@ -246,7 +256,8 @@ class Pipeline:
         return lines
 
     def _passes(self, of: Batch, shares: Sequence[Sequence[int]]) -> Passes:
-        division = micro_batches.divide(shares, self.place.replica, len(self._flows.components))
+        place, num_passes = self.place, len(self._flows.components)
+        division = micro_batches.divide(shares, place.replica, num_passes, place.shard, self.grid.num_shards)
         if len(division.pieces) != self.schedule.num_micro_batches:
             raise PlanError(f"{len(division.pieces)} shares for {self.schedule.num_micro_batches} micro-batches")
         return Passes(self._flows, self.modules, of, division)
@@ -259,7 +270,7 @@ class Pipeline:
         return self._shapes
 
     def _own_loss(self, passes: Passes) -> float:
-        """Blocks on several devices have the same loss on all, and count once."""
+        """Blocks on several devices, and tensor ranks, have the same loss on all, which counts once."""
         is_first = {block: self.schedule.blocks[block].devices[0] == self.place.device for block, _ in passes.losses}
         own = [loss for block, loss in passes.losses if is_first[block] and self.place.tensor == 0]
         return float(torch.stack(own).sum().double()) if own else 0.0
@@ -280,7 +291,7 @@ class Pipeline:
         """The ranks of each group that sums what is shared."""
         if one.of_two:
             return self.grid.teams(tuple(one.stages))
-        return [self.grid.ring(list(one.stages), tensor) for tensor in range(self.grid.num_tensor)]
+        return self.grid.rings_of(list(one.stages))
 
     def _all_teams(self) -> dict[tuple[int, ...], list[tuple[int, ...]]]:
         """Of all blocks that are on several devices: the ranks that compute one together."""
@@ -307,23 +318,26 @@ class Pipeline:
                 assert begun is not None
                 begun.wait()
 
-    def _make_modules(self, model: Model) -> dict[str, nn.Module]:
+    def _make_modules(self, model: Model, precision: torch.dtype | None) -> dict[str, nn.Module]:
         """Of the stages on this rank."""
         made: dict[str, nn.Module] = {}
+        mesh = self._mesh["tp"] if self._mesh is not None and self.grid.num_tensor > 1 else None
         for block in self.schedule.blocks:
             if self.place.device in block.devices and block.stage not in made:
                 shard = block.devices.index(self.place.device)
-                part = Part(block.stage, shard, len(block.devices), self._teams.get(block.devices), self.mesh)
-                made[block.stage] = model(part).to(self._device)
+                part = Part(block.stage, shard, len(block.devices), self._teams.get(block.devices), mesh)
+                made[block.stage] = model(part)
+                if self._mesh is not None and self.grid.num_shards > 1:
+                    shard_stage(made[block.stage], self._mesh["dp_shard"], precision)
+                made[block.stage].to(self._device)
         return made
 
     def _make_mesh(self) -> "DeviceMesh | None":
-        """The ranks of this device's tensor parallelism."""
+        """Of cells of several ranks."""
         grid = self.grid
-        if grid.num_tensor == 1:
+        if grid.width == 1:
             return None
         from torch.distributed.device_mesh import DeviceMesh
 
-        ranks = torch.arange(grid.num_ranks).view(-1, grid.num_tensor)
-        whole = DeviceMesh(self._device.type, ranks, mesh_dim_names=("device", "tensor"))
-        return whole["tensor"]
+        ranks = torch.arange(grid.num_ranks).view(-1, grid.num_shards, grid.num_tensor)
+        return DeviceMesh(self._device.type, ranks, mesh_dim_names=MESH)

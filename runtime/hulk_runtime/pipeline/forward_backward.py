@@ -61,7 +61,8 @@ class Passes:
         with torch.set_grad_enabled(is_training):
             outputs = as_values(self._modules[block.stage](*values))
             if is_training and is_last:
-                outputs = (self._batch.loss(block.stage, outputs, samples) * self._division.weight(samples),)
+                weight = self._division.weight(turn[1], self._flows.component_of(turn[0]))
+                outputs = (self._batch.loss(block.stage, outputs, samples) * weight,)
         if is_training:
             differentiable = tuple(v for v in values if v.requires_grad) if self._flows.producers[turn[0]] else ()
             gate = None if is_last else Gate.behind(outputs)

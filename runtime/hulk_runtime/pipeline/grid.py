@@ -1,4 +1,4 @@
-"""Ranks -> which replica, which device of its pipeline and which part of a tensor each is, and the groups they form."""
+"""Ranks -> which replica, device of its pipeline, shard and part of a tensor each is, and the groups they form."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -18,19 +18,22 @@ class Place:
 
     replica: int
     device: int
+    shard: int = 0
     tensor: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Ranks run (replica, device, tensor): with 2 replicas of 4 devices, rank 5 is device 1 of replica 1.
+    """Ranks run (replica, device, shard, tensor): with 2 replicas of 4 devices, rank 5 is device 1 of replica 1.
 
-    `rings`: of each device the order of its replicas in sums of gradients; as they are numbered where it is absent.
+    A *cell* is one device of one replica: the ranks that divide its parameters, and its layers. `rings`: of each device
+    the order of its replicas in sums of gradients; as they are numbered where it is absent.
     """
 
     num_replicas: int
     num_devices: int
     num_tensor: int = 1
+    num_shards: int = 1
     rings: tuple[tuple[int, ...], ...] | None = None
 
     def __post_init__(self) -> None:
@@ -43,28 +46,45 @@ class Grid:
     @property
     def num_ranks(self) -> int:
         """All of them."""
-        return self.num_replicas * self.num_devices * self.num_tensor
+        return self.num_replicas * self.num_devices * self.width
+
+    @property
+    def width(self) -> int:
+        """Ranks of a cell."""
+        return self.num_shards * self.num_tensor
 
     def rank(self, place: Place) -> int:
         """Whose place it is."""
-        return (place.replica * self.num_devices + place.device) * self.num_tensor + place.tensor
+        return self._first(place.replica, place.device) + place.shard * self.num_tensor + place.tensor
 
     def place(self, rank: int) -> Place:
         """Of a rank."""
-        device, tensor = divmod(rank, self.num_tensor)
-        return Place(*divmod(device, self.num_devices), tensor)
+        cell, inside = divmod(rank, self.width)
+        return Place(*divmod(cell, self.num_devices), *divmod(inside, self.num_tensor))
 
-    def ring(self, devices: Sequence[int], tensor: int) -> tuple[int, ...]:
-        """The ranks that sum gradients of what these devices share, over all replicas, in the order of the ring."""
+    def cells(self) -> list[tuple[int, ...]]:
+        """The ranks of each."""
+        return [tuple(range(first, first + self.width)) for first in range(0, self.num_ranks, self.width)]
+
+    def rings_of(self, devices: Sequence[int]) -> list[tuple[int, ...]]:
+        """The ranks that sum gradients of what these devices share, over all replicas, in the order of the ring.
+
+        Of each cell the first ranks are one ring, the second ones another.
+        """
         replicas = self.rings[devices[0]] if self.rings else range(self.num_replicas)
-        return tuple(self.rank(Place(replica, device, tensor)) for replica in replicas for device in devices)
+        first = [self._first(replica, device) for replica in replicas for device in devices]
+        return [tuple(rank + inside for rank in first) for inside in range(self.width)]
 
     def teams(self, devices: Sequence[int]) -> list[tuple[int, ...]]:
-        """The ranks that compute one block on several devices together, of each replica and part of a tensor."""
+        """The ranks that compute one block on several devices together, of each replica and rank of a cell."""
         return [
-            tuple(self.rank(Place(replica, device, tensor)) for device in devices)
-            for replica, tensor in product(range(self.num_replicas), range(self.num_tensor))
+            tuple(self._first(replica, device) + inside for device in devices)
+            for replica, inside in product(range(self.num_replicas), range(self.width))
         ]
+
+    def _first(self, replica: int, device: int) -> int:
+        """The first rank of a cell."""
+        return (replica * self.num_devices + device) * self.width
 
 
 def make_groups(wanted: Iterable[tuple[int, ...]], silence_s: float) -> dict[int, dist.ProcessGroup]:

@@ -53,18 +53,27 @@ def as_values(outputs: Any) -> Values:
 
 @dataclass(frozen=True, slots=True)
 class Division:
-    """The samples of each micro-batch of one replica: a range for each pass through the pipeline."""
+    """The samples of each micro-batch of one replica's shard: a range for each pass through the pipeline.
+
+    `uncounted`: (micro-batch, pass) of which other shards have all samples. This one computes any: they gather and
+    reduce together.
+    """
 
     total: int
     pieces: tuple[tuple[range, ...], ...]
+    uncounted: frozenset[tuple[int, int]] = frozenset()
 
-    def weight(self, samples: range) -> float:
-        """What the mean loss over these samples counts in that over the global batch."""
-        return len(samples) / self.total
+    def weight(self, m: int, number: int) -> float:
+        """What the mean loss over the samples of a pass of a micro-batch counts in that over the global batch."""
+        return 0.0 if (m, number) in self.uncounted else len(self.pieces[m][number]) / self.total
 
 
-def divide(shares: Sequence[Sequence[int]], replica: int, num_passes: int) -> Division:
+def divide(
+    shares: Sequence[Sequence[int]], replica: int, num_passes: int, shard: int = 0, num_shards: int = 1
+) -> Division:
     """The samples of a replica; `shares` are those of each micro-batch of each replica, in their order.
+
+    Each of several shards has its part of every micro-batch.
 
     Two passes (shape X) get halves of every micro-batch.
 
@@ -73,17 +82,27 @@ def divide(shares: Sequence[Sequence[int]], replica: int, num_passes: int) -> Di
     >>> divide([[4, 3], [2, 2]], replica=1, num_passes=1).pieces
     ((range(7, 9),), (range(9, 11),))
 
+    The second of two shards; the first one has no sample of a micro-batch of one:
+
+    >>> divide([[3, 1]], replica=0, num_passes=1, shard=1, num_shards=2).pieces
+    ((range(1, 3),), (range(3, 4),))
+    >>> divide([[3, 1]], replica=0, num_passes=1, shard=0, num_shards=2)
+    Division(total=4, pieces=((range(0, 1),), (range(3, 4),)), uncounted=frozenset({(1, 0)}))
+
     PlanError where a pass gets none.
     """
     first = sum(map(sum, shares[:replica]))
-    pieces = []
+    pieces, uncounted = [], set()
     for m, size in enumerate(shares[replica]):
         if size < num_passes:
             raise PlanError(f"micro-batch {m} of replica {replica} has {size} samples for {num_passes} passes")
-        edges = [first + size * n // num_passes for n in range(num_passes + 1)]
-        pieces.append(tuple(range(*edges[n : n + 2]) for n in range(num_passes)))
+        num = num_passes * num_shards
+        edges = [first + size * n // num for n in range(num + 1)]
+        own = [range(*edges[n : n + 2]) for n in range(shard, num, num_shards)]
+        uncounted |= {(m, number) for number, samples in enumerate(own) if not samples}
+        pieces.append(tuple(samples or range(first, first + 1) for samples in own))
         first += size
-    return Division(sum(map(sum, shares)), tuple(pieces))
+    return Division(sum(map(sum, shares)), tuple(pieces), frozenset(uncounted))
 
 
 def even_shares(num_samples: int, num_replicas: int, num_micro_batches: int) -> list[list[int]]:

@@ -33,7 +33,8 @@ TOLD_LENGTH: Final = 256
 class Part:
     """What a rank has of a stage: shard `shard` of `num_shards` where the stage is on several devices at once.
 
-    The shards compute together through `group`. `mesh` are the ranks of one device's tensor parallelism.
+    Those shards compute together through `group`. `mesh` are the ranks of one device's tensor parallelism. Whether the
+    ranks of a device divide parameters besides (`Grid.num_shards`) is no matter of the module.
     """
 
     stage: str
@@ -61,15 +62,27 @@ def layers(of: Sequence[nn.Module], ranges: Mapping[str, range]) -> Model:
     return make
 
 
-class Layers(nn.ModuleDict):
-    """Some of a list's layers, one after the other; named by their numbers in the list on any layout."""
+class Layers(nn.Module):
+    """Some of a list's layers, one after the other; named by their numbers in the list on any layout.
+
+    `ends`: the list's first and last one, whether they are here or not. It is no ModuleDict: not all versions of
+    fully_shard take one that computes.
+    """
 
     def __init__(self, of: Sequence[nn.Module], numbers: range) -> None:
-        super().__init__({str(number): of[number] for number in numbers})
+        super().__init__()
+        self.numbers, self.ends = numbers, (0, len(of) - 1)
+        for number in numbers:
+            self.add_module(str(number), of[number])
+
+    @property
+    def layers(self) -> dict[int, nn.Module]:
+        """By their numbers, in their order."""
+        return {number: self.get_submodule(str(number)) for number in self.numbers}
 
     def forward(self, *values: torch.Tensor) -> Values:
         """What one gives out, the next one takes."""
-        for layer in self.values():
+        for layer in self.layers.values():
             values = as_values(layer(*values))
         return values
 

@@ -141,8 +141,8 @@ class Transport:
 class Stages:
     """What only pipelines have: the first layer of each stage, the ring of its replicas, and the order of blocks.
 
-    Without rings replicas go by their numbers. Ranks run (replica, stage, tensor): of 3 stages of one rank each rank 5
-    is stage 2 of replica 1.
+    Without rings replicas go by their numbers. Ranks run (replica, stage, shard, tensor): of 3 stages of one rank each
+    rank 5 is stage 2 of replica 1. Each shard has its part of every micro-batch.
     """
 
     stages: Annotated[tuple[Natural, ...], Must("hold two or more", lambda stages: len(stages) > 1)]

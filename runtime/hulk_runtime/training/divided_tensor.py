@@ -55,7 +55,7 @@ class Division:
 
 
 def divisions(parameters: Sequence[nn.Parameter], num_shards: int, num_tensor: int) -> list[Division]:
-    """Of parameters that are divided among tensor ranks, but not yet among shards."""
+    """Of parameters that are divided among the ranks of a mesh's `tp`; among shards already, or not yet."""
     return [Division(tuple(p.shape), num_shards, num_tensor, _dimension(p)) for p in parameters]
 
 
@@ -109,7 +109,9 @@ class DividedState:
 
 
 def _dimension(parameter: nn.Parameter) -> int | None:
-    (placement,) = getattr(parameter, "placements", (None,))
+    if not hasattr(parameter, "device_mesh") or not hasattr(parameter, "placements"):
+        return None
+    placement = dict(zip(parameter.device_mesh.mesh_dim_names, parameter.placements, strict=True)).get("tp")
     return None if placement is None or placement.is_replicate() else placement.dim
 
 

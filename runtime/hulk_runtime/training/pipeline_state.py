@@ -76,7 +76,7 @@ def save(group: Group, stepper: StageStepper, store: Store | None, attempt: int,
     place, wrong = stepper.pipeline.place, ""
     row = bytearray(1 + _DIGEST_BYTES)
     whole = _stage(stepper) if place.replica == 0 and store is not None else b""
-    if place.replica == 0 and place.tensor == 0 and store is not None:
+    if place.replica == 0 and stepper.divided.group.is_first and store is not None:
         row[1:] = hashlib.sha256(whole).digest()
         try:
             store.write(part_key(attempt, step, place.device), whole)
@@ -138,7 +138,7 @@ def resume(
 
 
 def _stage(stepper: StageStepper) -> bytes:
-    """The vectors of a stage, on the first of its tensor ranks."""
+    """The vectors of a stage, on the first of its ranks."""
     vectors = map(stepper.optimizer.vector, range(stepper.optimizer.num_vectors))
     return b"".join(
         values.float().numpy().tobytes()
@@ -189,7 +189,7 @@ def _in_order(named: Mapping[str, torch.Tensor], wanted: Names) -> torch.Tensor:
 
 
 def _require_agreement(group: Group, stepper: StageStepper, step: int) -> None:
-    """Replicas of a stage, and of what each of its tensor ranks has, hold the same bits."""
+    """Replicas of a stage, and of what each of its ranks has, hold the same bits."""
     digest = stepper.optimizer.digest(step)
     rows = group.exchange(torch.frombuffer(bytearray(digest), dtype=torch.uint8))
     each = stepper.pipeline.grid.num_ranks // stepper.pipeline.grid.num_replicas

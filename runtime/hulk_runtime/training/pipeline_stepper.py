@@ -118,12 +118,13 @@ class StageStepper:
         self._traffic = Traffic(group.peers, metrics_port)
         self._shares = [even_shares(share, 1, told.schedule.num_micro_batches)[0] for share in plan.shares]
         layout = plan.layout
-        grid = Grid(layout.data, layout.pipeline, layout.tensor, rings=told.rings or None)
+        grid = Grid(layout.data, layout.pipeline, layout.tensor, layout.shard, told.rings or None)
         whole = task.whole()
         ranges = ranges_of(told, len(whole.layers))
         self.own, ties = own_of(whole, ranges), ties_of(whole, ranges)
         model = layers(whole.layers, ranges) if layout.tensor == 1 else divided_layers(task, layout, whole, ranges)
-        self.pipeline = Pipeline(told.schedule, grid, model, ties, str(group.device), silence_s=silence_s)
+        on = str(group.device)
+        self.pipeline = Pipeline(told.schedule, grid, model, ties, on, silence_s=silence_s, precision=self._autocast)
         parameters = dict(self.pipeline.named_parameters())
         self.optimizer = OptimizerOfParts(plan.training.optimizer, parameters)
         self._next_rank = (group.rank - layout.ranks_apart) % group.world_size
@@ -149,7 +150,7 @@ class StageStepper:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Parameters of this rank's stage before tensor ranks divide it, in the order of its checkpoint's part."""
+        """Parameters of this rank's stage before its ranks divide it, in the order of its checkpoint's part."""
         return self.own.in_stages[self.pipeline.place.device]
 
     def set_timeout(self, seconds: float) -> None:
@@ -167,7 +168,7 @@ class StageStepper:
         return self._group
 
     def goes_on(self, is_wanted: bool) -> bool:
-        """While all tensor ranks of the stage want to."""
+        """While all ranks of the stage want to."""
         return self.divided.group.holds_on_all(is_wanted)
 
     def alone(self) -> float:
@@ -215,14 +216,13 @@ class StageStepper:
         return Timing(ended - started, compute_s, ended - started - compute_s), report
 
     def _divided(self, task: Any, parameters: Mapping[str, nn.Parameter]) -> DividedState:
-        """The stage's state: which part of it this one of its tensor ranks has."""
+        """The stage's state: which part of it this one of its ranks has."""
         grid, place, group = self.pipeline.grid, self.pipeline.place, self._group
-        mesh = self.pipeline.mesh
-        own = mesh.get_group() if mesh is not None else None
-        tensor = Group(place.tensor, grid.num_tensor, group.backend, group.device, {}, process_group=own)
-        of = {name: (name,) if mesh is None else task.parts_of(name) for name in self.names}
-        parts = dict(zip(parameters, divisions(list(parameters.values()), 1, grid.num_tensor), strict=True))
-        return DividedState(tensor, (0, place.tensor), of, parts)
+        number = place.shard * grid.num_tensor + place.tensor
+        cell = Group(number, grid.width, group.backend, group.device, {}, process_group=self.pipeline.inside)
+        of = {name: task.parts_of(name) if grid.num_tensor > 1 else (name,) for name in self.names}
+        found = divisions(list(parameters.values()), grid.num_shards, grid.num_tensor)
+        return DividedState(cell, (place.shard, place.tensor), of, dict(zip(parameters, found, strict=True)))
 
     def _tell(self, mine: RankReport, loss: float, stop: bool, save: bool) -> None:
         own = [mine.step, loss, stop, save, mine.compute_s, mine.link.rtt_s, mine.link.bandwidth_bytes_per_s]

@@ -1,4 +1,4 @@
-"""A task whose model a replica's ranks divide -> the module of one rank, its layers sharded by torch's fully_shard."""
+"""A task whose model a replica's ranks divide, as whoever writes it says what each of them has."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -41,36 +41,3 @@ class ShardedTask(Protocol):
 
     def loss_of(self, step: int, outputs: Values, sequences: range) -> torch.Tensor:
         """Mean loss over `sequences`, by what the module gives out."""
-
-
-def shard(model: DividedModel, mesh: "DeviceMesh", precision: torch.dtype | None) -> None:
-    """Shard its layers, and what is in none of them, over the ranks of a mesh.
-
-    Gradients are summed, not averaged: losses are weighed. Layers are gathered in the precision of the training, and
-    their gradients are reduced in that of the parameters. What goes from layer to layer is as autocast leaves it, as in
-    a model that is not sharded: a residual stays in the parameters' precision.
-    """
-    from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard  # slow to import
-
-    kind = next(model.module.parameters()).dtype
-    policy = MixedPrecisionPolicy(param_dtype=precision, reduce_dtype=kind, cast_forward_inputs=False)
-    for layer in model.layers:
-        if precision is not None:
-            _cast_inputs_of_norms(layer, precision)
-        fully_shard(layer, mesh=mesh, mp_policy=policy)
-    fully_shard(model.module, mesh=mesh)
-    for module in model.module.modules():
-        if isinstance(module, FSDPModule):
-            module.set_gradient_divide_factor(1.0)
-            module.set_force_sum_reduction_for_comms(True)
-
-
-def _cast_inputs_of_norms(layer: nn.Module, precision: torch.dtype) -> None:
-    """On CPUs autocast leaves norms as they are, and with parameters of few bits these take no others."""
-
-    def cast(_: nn.Module, inputs: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
-        return tuple(values.to(precision) if values.device.type == "cpu" else values for values in inputs)
-
-    for module in layer.modules():
-        if isinstance(module, nn.LayerNorm | nn.GroupNorm | nn.RMSNorm):
-            module.register_forward_pre_hook(cast)

@@ -21,12 +21,13 @@ from torch import nn
 from hulk_runtime.collective.process_group import Group, lost_peers, lost_peers_inside
 from hulk_runtime.collective.replica_groups import ReplicaGroups
 from hulk_runtime.errors import ConfigurationError
+from hulk_runtime.pipeline.layer_shards import shard
 from hulk_runtime.pipeline.micro_batches import even_shares
 from hulk_runtime.plan.wire import Plan
 from hulk_runtime.training.data_parallel import FlatGradients, StepReport, Tail
 from hulk_runtime.training.divided_tensor import DividedState, divisions
 from hulk_runtime.training.optimizers import OptimizerOfParts
-from hulk_runtime.training.sharded_model import ShardedTask, shard
+from hulk_runtime.training.sharded_model import ShardedTask
 from hulk_runtime.training.state import SAVING_S
 from hulk_runtime.training.stepper import AUTOCAST, BatchStepper, Timing
 
@@ -49,7 +50,7 @@ class ShardedStepper(BatchStepper):
         parts = dict(zip(named, divisions(list(named.values()), layout.shard, layout.tensor), strict=True))
         self.divided = DividedState(groups.inside, self._place, model.whole, parts)
         if layout.shard > 1:
-            shard(model, groups.mesh["dp_shard"], AUTOCAST[plan.training.precision])
+            shard(self._module, model.layers, groups.mesh["dp_shard"], AUTOCAST[plan.training.precision])
         else:
             self._module.to(group.device)
         parameters = _in_order_of_backward(self._module, model.layers)

@@ -41,6 +41,8 @@ class Option:
     recompute: bool = False
     overlap: bool = True
     shard: int = 1
+    cuts: tuple[int, ...] = (0,)
+    """First layers of stages that gather their layers each for itself; of a search, which has none yet, the model's."""
 
     @property
     def width(self) -> int:
@@ -138,7 +140,7 @@ class Ground:
 
     def setting(self, option: Option) -> Setting:
         """The arrays of one option; those of options that differ in their order of passes alone are the same ones."""
-        shape = (option.micro_batch, option.tensor, option.shard)
+        shape = (option.micro_batch, option.tensor, option.shard, option.cuts)
         if shape not in self._made:
             self._made[shape] = self._setting(option)
         return self._made[shape]._replace(
@@ -146,8 +148,8 @@ class Ground:
         )
 
     @cached_property
-    def _made(self) -> dict[tuple[int, int, int], Setting]:
-        """By micro-batch, tensor degree and shards."""
+    def _made(self) -> dict[tuple[int, int, int, tuple[int, ...]], Setting]:
+        """By micro-batch, tensor degree, shards and the stages that gather layers."""
         return {}
 
     def _setting(self, option: Option) -> Setting:
@@ -264,9 +266,8 @@ def _sharded(
     """The same passes where each kind's ranks gather parameters, and reduce-scatter gradients."""
     found: list[tuple[Floats, Floats]] = []
     for kind, forward_L, backward_L in zip(kinds, forward_KL, backward_KL, strict=True):
-        gather_L, scatter_L = sharding.collectives_s(workload, kind.around, option.shard, option.tensor)
-        back_L = sharding.backward_s(backward_L, gather_L, scatter_L)
-        found.append((sharding.forward_s(forward_L, gather_L), back_L))
+        collectives_s = sharding.collectives_s(workload, kind.around, option.shard, option.tensor, option.cuts)
+        found.append(sharding.passes_s(option.cuts, forward_L, backward_L, *collectives_s))
     return np.array([forward_L for forward_L, _ in found]), np.array([backward_L for _, backward_L in found])
 
 
