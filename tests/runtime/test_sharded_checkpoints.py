@@ -16,6 +16,7 @@ import torch
 from hulk_runtime.checkpoints import sharded
 from hulk_runtime.checkpoints.object_store import PACKAGES, Store
 from hulk_runtime.checkpoints.sharded import METADATA, folder_name
+from hulk_runtime.checkpoints.signed_objects import MAX_SIGNED_BYTES
 from hulk_runtime.checkpoints.signing import Owner
 from hulk_runtime.collective import planned_sums
 from hulk_runtime.errors import CheckpointError, ConfigurationError, FencedError, PeerLostError, RankLostError
@@ -483,7 +484,7 @@ def test_what_is_too_large_is_not_read_and_what_is_foreign_only_once(
     folder, manifest = tmp_path / "store" / "u-1", f"{folder_name(1, 90, 0)}.json"
     for name in ("begun-00000099", manifest):
         with (folder / name).open("wb") as file:
-            file.truncate(sharded.MAX_SIGNED_BYTES + 1)
+            file.truncate(MAX_SIGNED_BYTES + 1)
     at.write("begun-00000098", b"{}")
     metadata = folder / folder_name(1, 5, 0) / METADATA
     with metadata.open("ab") as file:
@@ -494,7 +495,7 @@ def test_what_is_too_large_is_not_read_and_what_is_foreign_only_once(
     def counted(store: Store, key: str, *span: int) -> Any:
         content = read_range(store, key, *span) if span else read(store, key)
         numbers_read[key] = numbers_read.get(key, 0) + 1
-        assert len(content or b"") <= sharded.MAX_SIGNED_BYTES
+        assert len(content or b"") <= MAX_SIGNED_BYTES
         return content
 
     monkeypatch.setattr(Store, "read", counted)
