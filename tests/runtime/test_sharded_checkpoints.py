@@ -553,7 +553,7 @@ def test_what_is_too_large_is_not_read_and_what_is_foreign_only_once(
     assert not {"begun-00000099", manifest} & numbers_read.keys()
     found = of_attempt(at, 2)
     for _ in range(2):
-        found.require_newest()
+        found.signed.require_newest("00000002")
     assert numbers_read["begun-00000098"] == 2
     assert "begun-00000099" not in numbers_read
     assert capsys.readouterr().out.count("begun-00000098") == 1

@@ -80,14 +80,14 @@ class ShardedCheckpoints:
         self.store = store
         self.attempt, self.owner, self._num_kept = attempt, owner, num_kept
         self._believed = set() if believed is None else believed
-        self._signed, self._term = SignedObjects(store, owner), term(attempt)
+        self.signed, self._term = SignedObjects(store, owner), term(attempt)
         self.faults: list[str] = []
         """Of what `begin` has found, where the store is not trusted: manifests that are damaged, foreign or gone."""
 
     def begin(self) -> list[Manifest]:
         """Fence off older attempts, and list what is complete, newest first. Raises FencedError where this is older."""
-        self.require_newest()
-        self._signed.fence(self._term)
+        self.signed.require_newest(self._term)
+        self.signed.fence(self._term)
         self.faults, there = [], self.store.list_objects()
         names = (match[0] for key in there if (match := _NAME.fullmatch(key)) and match[4])
         found = [manifest for name in names if (manifest := self._read(name, there[name])) is not None]
@@ -122,9 +122,9 @@ class ShardedCheckpoints:
 
     def commit(self, manifest: Manifest) -> None:
         """From here on the copy counts. Raises FencedError."""
-        self.require_newest()
+        self.signed.require_newest(self._term)
         body = json.dumps({key_of(name): value for name, value in asdict(manifest).items()}, separators=(",", ":"))
-        self._signed.write(f"{manifest.name}.json", body.encode())
+        self.signed.write(f"{manifest.name}.json", body.encode())
         self._believed.add(manifest.name)
 
     def sweep(self, written: Manifest) -> None:
@@ -132,7 +132,7 @@ class ShardedCheckpoints:
 
         Called once all of the copy's stores have its manifest. Raises FencedError.
         """
-        self.require_newest()
+        self.signed.require_newest(self._term)
         found, copy = self._believed_here(self.store.list_keys()), written.copy
         kept = {each: sorted((age for age, of, _ in found if of == each), reverse=True) for _, each, _ in found}
         oldest = {each: ages[: self._num_kept][-1] for each, ages in kept.items()}
@@ -154,10 +154,6 @@ class ShardedCheckpoints:
             fault = "missing" if held is None else "not as it was written"
             raise CheckpointError(f"{self.store.url}/{manifest.name}/{METADATA} is {fault}")
         return held
-
-    def require_newest(self) -> None:
-        """Raises FencedError where a newer attempt has begun: a fence that the job did not sign is none."""
-        self._signed.require_newest(self._term)
 
     def sweep_unfinished(self) -> None:
         """Delete what earlier attempts have not finished, before anything of this one is written."""
@@ -181,7 +177,7 @@ class ShardedCheckpoints:
 
     def _read(self, key: str, listed: Listed) -> Manifest | None:
         """None, and a line that says why, where it is not to be believed."""
-        content, fault = self._signed.read(key, listed)
+        content, fault = self.signed.read(key, listed)
         found = None
         if not fault:
             try:
@@ -195,6 +191,6 @@ class ShardedCheckpoints:
         return None if fault else found
 
     def _refuse(self, key: str, fault: str) -> None:
-        self._signed.refuse(key, fault)
+        self.signed.refuse(key, fault)
         if not self.owner.trusts_store and len(self.faults) < MAX_NAMED:
             self.faults.append(f"{self.store.url}/{key} {fault}")

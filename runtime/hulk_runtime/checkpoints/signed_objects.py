@@ -1,11 +1,7 @@
 """A folder that others may write to -> the fences, seals and manifests in it that the job itself has signed.
 
 What the job did not sign is read once as long as it is the same, never when it is larger than what the job signs, and
-named once. The names say which term wrote an object, and a newer term of the job stops an older one:
-
-    begun-A    attempt A exists: the fence
-    resume-A   what A accepted when it began, where states are one object each (`fenced_checkpoints`)
-    latest-A   what A stands on now, likewise
+named once. Their names say which term wrote them: a newer term of the job stops an older one.
 """
 
 import re
@@ -101,11 +97,7 @@ def term(attempt: int, epoch: int = 0) -> str:
 
 
 def by_term(keys: Iterable[str]) -> dict[str, str]:
-    """The term of each fence, seal and manifest.
-
-    >>> by_term(["begun-00000002", "latest-00000001.0001", "state-00000001-0000000005"])
-    {'begun-00000002': '00000002', 'latest-00000001.0001': '00000001.0001'}
-    """
+    """The term of each fence, seal and manifest."""
     return {key: match[1] for key in keys if (match := _TERM_KEY.fullmatch(key))}
 
 
