@@ -124,7 +124,7 @@ def main(replicas: int, shards: int, tensor: int, num_steps: int, events: dict[s
     print(f"last {digest(net)} {moments(net, optimizer)}", flush=True)
     print(f"saved {record.read().checkpoint_step} {record.read().checkpoint_where}", flush=True)
     if dist.is_initialized():
-        dist.barrier()
+        dist.barrier(dist.new_group())  # as a script makes one after its first checkpoint
         dist.destroy_process_group()
 
 

@@ -224,12 +224,13 @@ class Checkpointer:
         else:
             found = together(self._ranks.all(self._replica))
         number = next((place for place, ranks in enumerate(found) if self._ranks.number in ranks), None)
+        ranks = [self._ranks.number] if number is None else found[number]
+        members = Ranks(ranks)  # also of a rank alone: torch names groups by how many a rank has made
         if number is None:
             return CopyWatcher(found[0][0], self._ranks) if self._ranks.number == 0 else None
-        ranks = found[number]
         urls = [self._own_by_rank[rank] for rank in ranks]
         watched = self._ranks if number == 0 and all(0 not in some for some in found) else None
-        return CopyWriter(number, len(found), ranks, urls, self._at, Ranks(ranks), watched)
+        return CopyWriter(number, len(found), ranks, urls, self._at, members, watched)
 
     def _at(self, url: str) -> ShardedCheckpoints:
         if url not in self._opened:
