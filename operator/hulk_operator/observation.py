@@ -81,6 +81,7 @@ class Observation:
     sent_bytes: int | None = None
     checkpoint_step: int | None = None
     checkpoint_bytes: int | None = None
+    checkpoint_where: str = ""  # empty: where the job's spec says
     checkpoint_refused: int | None = None  # objects in their folder that are not as the job wrote them
     links: tuple[ObservedLink, ...] = ()
     all_reduces: tuple[ObservedAllReduce, ...] = ()

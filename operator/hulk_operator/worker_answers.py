@@ -29,6 +29,7 @@ MAX_SIZES: Final = 64  # size classes of a plan
 MAX_STAGES: Final = 1024  # of the longest pipeline
 MAX_TRIALS: Final = 100  # of a sweep whose trials share devices
 MAX_WHOLE: Final = 2**53  # counts above it are not exact anywhere
+MAX_WHERE: Final = 1024  # characters, as status.checkpoint.where has at most
 MAX_DURATION_S: Final = 1e9
 MIN_COMPUTE_S: Final = 1e-9
 ONE_RANK: Final = Expected()
@@ -43,6 +44,7 @@ _READ: Final = frozenset(
         "all_reduce_seconds",
         "all_reduces_total",
         "checkpoint_bytes",
+        "checkpoint_info",
         "checkpoint_refused",
         "checkpoint_step",
         "compute_seconds",
@@ -180,6 +182,7 @@ def _observation(samples: Samples, metric: float | None) -> Observation:
         sent_bytes=_whole(samples, "sent_bytes_total"),
         checkpoint_step=_whole(samples, "checkpoint_step") or None,  # 0: none in this attempt, perhaps one before it
         checkpoint_bytes=_whole(samples, "checkpoint_bytes"),
+        checkpoint_where=_where(samples),
         checkpoint_refused=_whole(samples, "checkpoint_refused"),
         links=_links(samples),
         all_reduces=_all_reduces(samples),
@@ -218,6 +221,11 @@ def _whole(samples: Samples, name: str) -> int | None:
 def _attempt(samples: Samples) -> int | None:
     rows = samples.get("info", [])
     return int(rows[0][0]["attempt"]) if rows else None
+
+
+def _where(samples: Samples) -> str:
+    found = next((labels["where"] for labels, _ in samples.get("checkpoint_info", [])), "")
+    return found if len(found) <= MAX_WHERE and found.isprintable() else ""
 
 
 def _by_rank(rows: list[tuple[dict[str, str], float]]) -> Iterable[tuple[int, float]]:

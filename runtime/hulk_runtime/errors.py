@@ -121,18 +121,27 @@ def add_termination_message(line: str, termination_log: str = names.TERMINATION_
 
 
 def termination_record(
-    attempt: int, step: int, loss: float | None, checkpoint_bytes: int, epoch: int = 0, without: Iterable[str] = ()
+    attempt: int,
+    step: int,
+    loss: float | None,
+    checkpoint_bytes: int,
+    epoch: int = 0,
+    without: Iterable[str] = (),
+    where: str = "",
 ) -> str:
     """The last words of a run that ended in good order: the operator's polls end before its last step.
 
-    A checkpoint, where one was written (its bytes are not 0), holds the same step. `without` are the regions that were
-    left out by membership epoch `epoch`.
+    A checkpoint, where one was written (its bytes are not 0), holds the same step. `where` is its URL, if it is not
+    the spec's, and `without` are the regions that were left out by membership epoch `epoch`.
 
     >>> termination_record(2, 40, 2.8791234, 1000)
     'ended attempt=2 step=40 loss=2.87912 checkpoint_bytes=1000'
     >>> termination_record(2, 40, 2.8791234, 1000, 1, ["ap"])
     'ended attempt=2 step=40 loss=2.87912 checkpoint_bytes=1000 epoch=1 without=ap'
+    >>> termination_record(2, 40, None, 1000, where="s3://eu/u")
+    'ended attempt=2 step=40 checkpoint_bytes=1000 where=s3://eu/u'
     """
     known_loss = "" if loss is None else f" loss={loss:.6g}"
-    words = f"ended attempt={attempt} step={step}{known_loss} checkpoint_bytes={checkpoint_bytes}"
+    place = f" where={where}" if where else ""
+    words = f"ended attempt={attempt} step={step}{known_loss} checkpoint_bytes={checkpoint_bytes}{place}"
     return f"{words} epoch={epoch} without={','.join(without)}" if epoch else words

@@ -92,7 +92,7 @@ def counted_metrics() -> Iterable[Metric]:
     for step in (1, 2):
         record.told(step, loss=1.0)
     record.waits(0.0)
-    record.saved(2, 4)
+    record.saved(2, 4, "s3://bucket/run")
     return collect(steps)
 
 

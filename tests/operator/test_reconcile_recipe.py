@@ -102,6 +102,8 @@ def test_the_checkpoint_of_a_suspended_jobs_last_moment_is_written_down() -> Non
     assert told.checkpoint == CheckpointStatus(step=34, where="s3://b/x", bytes=5)
     assert told.observed == Observed(step=34, loss="1.5", updated_at=NOW)
     assert decide(view(told, job=saving, farewell=Farewell(2, 34, "1.5", 5))).view.status is told
+    moved = decide(view(before, job=saving, farewell=Farewell(2, 34, "1.5", 5, where="s3://eu/u"))).view.status
+    assert moved.checkpoint == CheckpointStatus(step=34, where="s3://eu/u", bytes=5)
     assert decide(view(before, job=saving, farewell=Farewell(1, 20, "1.5", 5))).view.status is before
     silent = decide(view(before, job=saving, farewell=Farewell(2, 34, "", 0))).view.status
     assert silent.observed is not None
@@ -700,7 +702,7 @@ def test_first_steps_of_an_earlier_attempt_do_not_count() -> None:
 
 def test_progress_is_written_down_with_its_error() -> None:
     before = running().model_copy(update={"prediction": PREDICTION})
-    saved = {"checkpoint_step": 2, "checkpoint_refused": 3}
+    saved = {"checkpoint_step": 2, "checkpoint_bytes": 9, "checkpoint_where": "s3://eu/u", "checkpoint_refused": 3}
     seen = Observation(attempt=1, step=4, step_s=0.0004, loss=2.5, compute_s={0: 0.0003, 1: 0.00035}, **saved)
     checkpointed = job(checkpoint={"storage": {"url": "s3://bucket/x"}})
     made = decide(
@@ -717,8 +719,7 @@ def test_progress_is_written_down_with_its_error() -> None:
     assert (observed.step, observed.step_microseconds, observed.compute_microseconds) == (4, 400, 350)
     assert (observed.loss, observed.relative_error, observed.wan) == ("2.5", "0.2500", None)
     assert observed.refused_checkpoints == 3
-    assert made.view.status.checkpoint is not None
-    assert made.view.status.checkpoint.step == 2
+    assert made.view.status.checkpoint == CheckpointStatus(step=2, where="s3://eu/u", bytes=9)
 
 
 @pytest.mark.parametrize(("step", "error"), [(200, None), (210, None), (211, "0.2500")])

@@ -38,6 +38,7 @@ hulk_worker_compute_seconds{rank="1"} 0.3
 hulk_worker_sent_bytes_total 4096.0
 hulk_worker_checkpoint_step 10.0
 hulk_worker_checkpoint_bytes 2048.0
+hulk_worker_checkpoint_info{where="s3://eu/u"} 1.0
 hulk_worker_checkpoint_refused 2.0
 hulk_worker_link_rtt_seconds{source="a",target="b"} 0.12
 hulk_worker_link_bandwidth_bytes_per_second{source="a",target="b"} 5e6
@@ -92,6 +93,7 @@ async def test_reads_everything_rank_0_says() -> None:
         sent_bytes=4096,
         checkpoint_step=10,
         checkpoint_bytes=2048,
+        checkpoint_where="s3://eu/u",
         checkpoint_refused=2,
         links=(ObservedLink("a", "b", 0.12, 5e6), ObservedLink("b", "a", 0.11, None)),
         all_reduces=(
@@ -116,6 +118,8 @@ async def test_reads_everything_rank_0_says() -> None:
         ('hulk_worker_all_reduce_seconds{max_bytes="64"} NaN\n', Observation()),
         ('hulk_worker_all_reduce_seconds{max_bytes="-1"} 1\n', Observation()),
         ('hulk_worker_region_link_planned_bytes_per_second{source="a",target="b"} +Inf\n', Observation()),
+        (f'hulk_worker_checkpoint_info{{where="{"x" * 1025}"}} 1\n', Observation()),
+        (r'hulk_worker_checkpoint_info{where="s3://b\nHulk: "} 1', Observation()),
         ("hulk_worker_checkpoint_step 0\nhulk_worker_checkpoint_bytes 0\n", Observation(checkpoint_bytes=0)),
     ],
 )

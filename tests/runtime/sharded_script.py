@@ -13,6 +13,7 @@ import hulk
 import torch
 import torch.distributed as dist
 from hulk_runtime import errors
+from hulk_runtime.job import step_record
 from hulk_runtime.sharded_checkpoints import storage
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
@@ -91,7 +92,10 @@ def loss_of(net: torch.nn.Module, step: int, place: int, num_places: int) -> tor
 
 
 def main(replicas: int, shards: int, tensor: int, num_steps: int, events: dict[str, str]) -> None:
-    """One line per step, and digests where it begins and ends."""
+    """One line per step, digests where it begins and ends, and what the operator learns of the last checkpoint."""
+    descriptor = os.memfd_create("steps")
+    os.ftruncate(descriptor, step_record.NUM_BYTES)
+    record = step_record.own = step_record.StepRecord(descriptor)
     if replicas * shards * tensor > 1:
         dist.init_process_group("gloo")
     rank = dist.get_rank() if dist.is_initialized() else 0
@@ -118,8 +122,9 @@ def main(replicas: int, shards: int, tensor: int, num_steps: int, events: dict[s
             checkpointer.step(step + 1)
             print(f"begun {step + 1}", flush=True)
     print(f"last {digest(net)} {moments(net, optimizer)}", flush=True)
+    print(f"saved {record.read().checkpoint_step} {record.read().checkpoint_where}", flush=True)
     if dist.is_initialized():
-        dist.barrier()
+        dist.barrier(dist.new_group())  # as a script makes one after its first checkpoint
         dist.destroy_process_group()
 
 

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hulk_runtime.checkpoints import fenced_checkpoints
-from hulk_runtime.checkpoints.fenced_checkpoints import MAX_SIGNED_BYTES, Checkpoints, Manifest
+from hulk_runtime.checkpoints import signed_objects
+from hulk_runtime.checkpoints.fenced_checkpoints import Checkpoints, Manifest
 from hulk_runtime.checkpoints.object_store import Store
+from hulk_runtime.checkpoints.signed_objects import MAX_SIGNED_BYTES
 from hulk_runtime.checkpoints.signing import NOBODY, Owner
 from hulk_runtime.errors import CheckpointError, FencedError
 
@@ -41,7 +42,7 @@ class Bucket:
 
     @property
     def refused(self) -> str:
-        return "\n".join(self.checkpoints.refused)
+        return "\n".join(self.checkpoints.signed.refused)
 
 
 @pytest.fixture
@@ -102,7 +103,7 @@ def test_a_state_that_is_not_what_was_written_is_named_and_passed_over(bucket: B
     assert re.search(rf"{STATE} {fault}", bucket.refused)
     assert "is the newest that is left, and step 20 was committed" in bucket.refused
     printed = capsys.readouterr().out
-    assert all(f"checkpoint {bucket.store.url}/{line}\n" in printed for line in bucket.checkpoints.refused)
+    assert all(f"checkpoint {bucket.store.url}/{line}\n" in printed for line in bucket.checkpoints.signed.refused)
 
 
 def signed_with(uid: str = "u-1", secret: bytes = SECRET) -> bytes:
@@ -181,7 +182,7 @@ def read_keys(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_thousands_of_made_up_fences_are_read_once_and_not_at_every_commit(
     bucket: Bucket, read_keys: list[str], capsys, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fenced_checkpoints, "MAX_REFUSED", 50)
+    monkeypatch.setattr(signed_objects, "MAX_REFUSED", 50)
     made_up = [f"{kind}-{attempt:08d}" for kind in ("begun", "latest") for attempt in range(3, 203)]
     for key in made_up:
         (bucket.folder / key).write_bytes(b"{}")
@@ -189,7 +190,7 @@ def test_thousands_of_made_up_fences_are_read_once_and_not_at_every_commit(
     assert bucket.resume(owner(committed_step=20)) == (20, b"state after 20")
     foreign = set(made_up) - {"begun-00000003"}  # the attempt writes over it
     assert sorted(foreign & set(read_keys)) == sorted(key for key in read_keys if key in foreign)
-    assert (len(bucket.checkpoints.refused), bucket.checkpoints.num_refused) == (50, len(foreign))
+    assert (len(bucket.checkpoints.signed.refused), bucket.checkpoints.signed.num_refused) == (50, len(foreign))
     printed = capsys.readouterr().out.splitlines()
     assert len(printed) == 50
     assert printed[-1].endswith("; what is found from here on is only counted")
@@ -308,7 +309,7 @@ def test_another_jobs_checkpoints_are_gone_on_from_as_the_guide_says(tmp_path: P
     second = Checkpoints(store, 2, 3, owner(committed_step=25))
     found = second.begin()
     assert found is not None
-    assert (found[1], second.refused) == (b"state after 25", {})
+    assert (found[1], second.signed.refused) == (b"state after 25", {})
 
 
 def test_damage_is_damage_to_a_job_that_trusts_its_store_too(tmp_path: Path) -> None:

@@ -102,10 +102,11 @@ def test_the_operator_reads_what_a_run_says_of_its_last_step(tmp_path, loss):
     )
 
 
-def test_the_operator_reads_which_regions_were_left_out(tmp_path):
-    last = Exit(0, "Completed", errors.termination_record(2, 40, 2.5, 0, 2, ["ap", "us-1"]), LONG_AGO)
+def test_the_operator_reads_which_regions_were_left_out_and_where_the_checkpoint_is(tmp_path):
+    words = errors.termination_record(2, 40, 2.5, 9, 2, ["ap", "us-1"], "s3://eu/u")
+    last = Exit(0, "Completed", words, LONG_AGO)
     said = farewell(WorkerPod("demo-2-2", "p", "j", attempt=2, worker=2, exit=last))
-    assert said == Farewell(2, 40, "2.5", 0, epoch=2, without=("ap", "us-1"))
+    assert said == Farewell(2, 40, "2.5", 9, epoch=2, without=("ap", "us-1"), where="s3://eu/u")
 
 
 def test_every_error_has_the_exit_code_the_tree_says():

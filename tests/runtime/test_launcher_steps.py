@@ -177,7 +177,10 @@ def test_the_last_step_is_told_at_the_end_where_the_program_tells_nothing(tmp_pa
     words = steps.last_words()
     assert words == "ended attempt=3 step=40 checkpoint_bytes=0"
     steps.records[0].told(41, 2.5)
+    steps.records[0].saved(40, 9, "s3://eu/u/40")
     assert steps.last_words() == "ended attempt=3 step=41 loss=2.5 checkpoint_bytes=0"
+    steps.records[0].saved(41, 9, "s3://eu/u/41")
+    assert steps.last_words() == "ended attempt=3 step=41 loss=2.5 checkpoint_bytes=9 where=s3://eu/u/41"
     log = tmp_path / "termination-log"
     errors.add_termination_message(words, str(log))
     assert not log.exists()

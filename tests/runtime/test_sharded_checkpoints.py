@@ -3,6 +3,7 @@
 import json
 import os
 import pickle
+import queue
 import shutil
 import threading
 from collections.abc import Iterator
@@ -16,13 +17,14 @@ import torch
 from hulk_runtime.checkpoints import sharded
 from hulk_runtime.checkpoints.object_store import PACKAGES, Store
 from hulk_runtime.checkpoints.sharded import METADATA, folder_name
+from hulk_runtime.checkpoints.signed_objects import MAX_SIGNED_BYTES
 from hulk_runtime.checkpoints.signing import Owner
 from hulk_runtime.collective import planned_sums
 from hulk_runtime.errors import CheckpointError, ConfigurationError, FencedError, PeerLostError, RankLostError
 from hulk_runtime.job import step_record
 from hulk_runtime.sharded_checkpoints import checkpointer
 from hulk_runtime.sharded_checkpoints.copies import copies
-from hulk_runtime.sharded_checkpoints.copy_writer import CopyWriter
+from hulk_runtime.sharded_checkpoints.copy_writer import CopyWatcher, CopyWriter
 from hulk_runtime.sharded_checkpoints.ranks import Ranks
 from torch.distributed.checkpoint import FileSystemReader
 from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner
@@ -448,6 +450,50 @@ def test_older_copies_stay_until_all_stores_of_a_copy_have_its_manifest(at: Stor
     assert complete(eu.store) == complete(us.store) == [f"{folder_name(1, 3, 0)}.json"]
 
 
+class Pair(Ranks):
+    """Ranks 0 and 1 are threads of one process."""
+
+    def __init__(self) -> None:
+        self.sent: queue.Queue[Any] = queue.Queue()
+
+    def send(self, rank: int, message: object) -> None:
+        assert rank == 0
+        self.sent.put(message)
+
+    def receive(self, rank: int) -> Any:
+        assert rank == 1
+        return self.sent.get(timeout=60)
+
+
+def test_rank_0_without_a_part_learns_what_became_of_each_save(
+    at: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also of one that has failed: or it would take the next one for it, and not save again at the end."""
+    descriptor = os.memfd_create("test")
+    os.ftruncate(descriptor, step_record.NUM_BYTES)
+    pair, us = Pair(), of_attempt(Store(f"file://{tmp_path}/us"), 1)
+    writer = CopyWriter(0, 1, [1], ["us"], lambda url: us, Ranks(), pair)
+    state = {"model": {"a": torch.ones(3)}}
+    (tmp_path / "us" / f"{folder_name(1, 1, 0)}.json").mkdir(parents=True)
+    monkeypatch.setattr(us, "prepare", lambda step, copy: us.folder(step, copy))
+
+    def write() -> None:
+        with pytest.raises(CheckpointError, match=r"cannot write .*/us/"):
+            writer.write(1, state)
+        writer.write(2, state)
+
+    writing = threading.Thread(target=write)
+    writing.start()
+    with pytest.raises(CheckpointError, match=r"cannot write .*/us/"):
+        CopyWatcher(1, pair).write(1, {})
+    monkeypatch.setattr(step_record, "own", step_record.StepRecord(descriptor))
+    CopyWatcher(1, pair).write(2, {})
+    writing.join(60)
+    assert step_record.own is not None
+    found = step_record.own.read()
+    assert (found.checkpoint_step, found.checkpoint_where) == (2, f"file://{tmp_path}/us/{folder_name(1, 2, 0)}")
+
+
 def test_a_folder_whose_manifest_is_in_another_store_is_not_deleted(
     at: Store, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -483,7 +529,7 @@ def test_what_is_too_large_is_not_read_and_what_is_foreign_only_once(
     folder, manifest = tmp_path / "store" / "u-1", f"{folder_name(1, 90, 0)}.json"
     for name in ("begun-00000099", manifest):
         with (folder / name).open("wb") as file:
-            file.truncate(sharded.MAX_SIGNED_BYTES + 1)
+            file.truncate(MAX_SIGNED_BYTES + 1)
     at.write("begun-00000098", b"{}")
     metadata = folder / folder_name(1, 5, 0) / METADATA
     with metadata.open("ab") as file:
@@ -494,7 +540,7 @@ def test_what_is_too_large_is_not_read_and_what_is_foreign_only_once(
     def counted(store: Store, key: str, *span: int) -> Any:
         content = read_range(store, key, *span) if span else read(store, key)
         numbers_read[key] = numbers_read.get(key, 0) + 1
-        assert len(content or b"") <= sharded.MAX_SIGNED_BYTES
+        assert len(content or b"") <= MAX_SIGNED_BYTES
         return content
 
     monkeypatch.setattr(Store, "read", counted)
@@ -507,7 +553,7 @@ def test_what_is_too_large_is_not_read_and_what_is_foreign_only_once(
     assert not {"begun-00000099", manifest} & numbers_read.keys()
     found = of_attempt(at, 2)
     for _ in range(2):
-        found.require_newest()
+        found.signed.require_newest("00000002")
     assert numbers_read["begun-00000098"] == 2
     assert "begun-00000099" not in numbers_read
     assert capsys.readouterr().out.count("begun-00000098") == 1
@@ -523,6 +569,7 @@ def test_the_job_learns_how_far_it_is_and_what_is_saved(at: Store, monkeypatch: 
     found = record.read()
     assert (found.step, found.checkpoint_step) == (7, 7)
     assert found.checkpoint_bytes > 1000
+    assert found.checkpoint_where == f"{at.url}/{folder_name(1, 7, 0)}"
     os.ftruncate(descriptor, 0)
     os.ftruncate(descriptor, step_record.NUM_BYTES)
     attempt(monkeypatch, 2)

@@ -144,6 +144,15 @@ def test_each_region_writes_a_copy_to_its_nearest_store_and_reads_it_there(ranks
     assert losses(output)[4] == pytest.approx(losses(first)[4], rel=1e-12)
 
 
+def test_rank_0_reports_a_checkpoint_that_its_region_has_no_part_in(ranks: Any) -> None:
+    """The replica of eu is sharded over both regions, so that us alone holds everything."""
+    output = ended(run(ranks, (2, 2, 1), 4, regions=["eu", "us", "us", "us"]))
+    assert complete(ranks.folder / "eu") == []
+    folder = f"file://{ranks.folder}/us/u/{folder_name(1, 4, 0)}"
+    assert re.search(rf"^hulk: checkpoint step=4 bytes=\d+ seconds=\S+ where={folder}$", output, re.MULTILINE)
+    assert f"saved 4 {folder}\n" in output
+
+
 def test_a_job_that_moves_to_another_region_reads_the_first_ones_store(ranks: Any) -> None:
     last = ends_with(ended(run(ranks, (1, 2, 1), 3, regions=["eu", "eu"])))
     output = ended(run(ranks, (1, 1, 2), 4, regions=["us", "us"], attempt=2))

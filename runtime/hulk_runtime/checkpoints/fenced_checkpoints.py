@@ -13,9 +13,9 @@ attempt A writes as `A.E`, which is newer than A and older than A+1.
 An attempt writes only its own objects, so it cannot overwrite another's. A reader looks at the highest attempt that has
 a manifest or, failing that, a seal: whatever an older attempt writes after a newer one has sealed is never read again,
 unless all that the newer ones wrote is damaged.
-`begun`, seal and manifest are signed by the job (`signing`), and a manifest has the digest of each state that it names,
-a state in stages those of its parts: what somebody else has written or changed is never loaded. It is said and passed
-over like damage, and a fence that the job did not sign stops nobody.
+`begun`, seal and manifest are signed by the job (`signed_objects`), and a manifest has the digest of each state that it
+names, a state in stages those of its parts: what somebody else has written or changed is never loaded. It is said and
+passed over like damage, and a fence that the job did not sign stops nobody.
 A commit writes state, then manifest, then looks for a higher `begun`; only when there is none does it delete states
 that the manifest no longer names. So a state named in a newer attempt's seal is never deleted: the newer attempt wrote
 `begun` before it read the manifest.
@@ -31,28 +31,21 @@ that the manifest no longer names. So a state named in a newer attempt's seal is
 import hashlib
 import re
 from collections.abc import Collection, Iterable, Mapping
-from itertools import islice
 from typing import Annotated, Final
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from hulk_runtime.checkpoints import stage_parts
 from hulk_runtime.checkpoints.object_store import Listed, Store
+from hulk_runtime.checkpoints.signed_objects import TERM, SignedObjects, by_term, term
 from hulk_runtime.checkpoints.signing import Owner
-from hulk_runtime.errors import CheckpointError, FencedError
+from hulk_runtime.errors import CheckpointError
 
 FORMAT: Final = 1
-MAX_NAMED: Final = 8
-"""Faults in one message, which is bounded; the log has more."""
-MAX_REFUSED: Final = 1000
-MAX_SIGNED_BYTES: Final = 4 << 20
-"""Of a fence, seal or manifest: thousands of times what one has."""
-_TERM: Final = r"(\d{8}(?:\.\d{4})?)"
-_TERM_KEY: Final = re.compile(rf"(begun|resume|latest)-{_TERM}")
-_STATE_KEY: Final = re.compile(rf"state-{_TERM}-(\d{{10}})")
-_PART_KEY: Final = re.compile(rf"part-{_TERM}-(\d{{10}})-\d{{4}}")
-_WRITTEN_BY: Final = re.compile(rf"(?:begun|resume|latest|state)-{_TERM}")
-_PART_WRITTEN_BY: Final = re.compile(rf"part-{_TERM}")
+_STATE_KEY: Final = re.compile(rf"state-{TERM}-(\d{{10}})")
+_PART_KEY: Final = re.compile(rf"part-{TERM}-(\d{{10}})-\d{{4}}")
+_WRITTEN_BY: Final = re.compile(rf"(?:begun|resume|latest|state)-{TERM}")
+_PART_WRITTEN_BY: Final = re.compile(rf"part-{TERM}")
 
 
 class Entry(BaseModel):
@@ -86,10 +79,7 @@ class Checkpoints:
     def __init__(self, store: Store, attempt: int, num_kept: int, owner: Owner) -> None:
         self.where = store.url
         self.store = store
-        self.refused: dict[str, None] = {}
-        """Objects that are not as this job wrote them, and what is wrong with each, in order: the first MAX_REFUSED."""
-        self.num_refused = 0
-        self._foreign: dict[str, tuple[object, ...]] = {}
+        self.signed = SignedObjects(store, owner)
         self._owner = owner
         self._attempt = attempt
         self._term = term(attempt)
@@ -103,7 +93,7 @@ class Checkpoints:
         is left, or the store has lost what was committed: to start from nothing in silence would lose the run. Raises
         FencedError when a newer attempt has begun.
         """
-        self._require_newest()
+        self.signed.require_newest(self._term)
         self._sweep_unfinished()  # before the first write: they may have filled the volume
         owner = self._owner
         inherited = self._fence(0 if owner.trusts_store else owner.committed_step)
@@ -116,7 +106,7 @@ class Checkpoints:
                 return entry, state
         if inherited:
             tried = ", ".join(f"step {entry.step} of attempt {entry.attempt}" for entry in inherited)
-            raise CheckpointError(f"no checkpoint in {self.where} is intact: {tried}{self._why()}")
+            raise CheckpointError(f"no checkpoint in {self.where} is intact: {tried}{self.signed.why()}")
         return None
 
     def take_over(self, epoch: int) -> None:
@@ -124,13 +114,13 @@ class Checkpoints:
 
         Raises FencedError when a newer attempt or epoch has begun.
         """
-        self._require_newest()
+        self.signed.require_newest(self._term)
         self._term = term(self._attempt, epoch)
         self._entries = self._fence(committed_step=0)
 
     def commit(self, step: int, state: bytes, content: dict[str, str | int | float]) -> Entry:
         """Write the state after `step` and make it the one to resume from. Raises FencedError."""
-        self._require_newest()
+        self.signed.require_newest(self._term)
         self._sweep_unfinished()
         key = f"state-{self._term}-{step:010d}"
         digest = hashlib.sha256(state).hexdigest()
@@ -138,26 +128,17 @@ class Checkpoints:
         self.store.write(key, state)
         kept = (entry, *self._entries)[: self._num_kept]
         self._write_manifest("latest", kept)
-        self._require_newest()
+        self.signed.require_newest(self._term)
         self._entries = kept
         self._sweep()
         return entry
 
     def _fence(self, committed_step: int) -> tuple[Entry, ...]:
         """Say that this term has begun, and seal what it accepts of the older ones."""
-        begun = f"begun-{self._term}"
-        self.store.write(begun, self._owner.signed(begun, b'{"format":1}'))
+        self.signed.fence(self._term)
         inherited = self._inherited(committed_step)
         self._write_manifest("resume", inherited)
         return inherited
-
-    def _require_newest(self) -> None:
-        """No object of a newer term is the job's own; anybody else who writes to the store can make one up."""
-        there = self.store.list_objects()
-        newer = [(of, key) for key, of in _by_term(there).items() if of > self._term]
-        newest = next((of for of, key in sorted(newer, reverse=True) if self._own(key, there[key]) is not None), "")
-        if newest:
-            raise FencedError(f"{_name(newest)} has begun in {self.where}; {_name(self._term)} may not commit")
 
     def _inherited(self, committed_step: int) -> tuple[Entry, ...]:
         """What the newest intact manifest names.
@@ -176,10 +157,12 @@ class Checkpoints:
                 found = manifest.entries
                 break
         for of in sorted({unsealed[key] for key in unsealed.keys() - {entry.key for entry in found}}):
-            self._note(f"resume-{of}", "is missing, and there are states of that attempt")
+            self.signed.refuse(f"resume-{of}", "is missing, and there are states of that attempt")
         if damaged and not found:
             committed = f", and step {committed_step} was committed" if committed_step else ""
-            raise CheckpointError(f"no intact manifest in {self.where} names a checkpoint{committed}{self._why()}")
+            raise CheckpointError(
+                f"no intact manifest in {self.where} names a checkpoint{committed}{self.signed.why()}"
+            )
         return found
 
     def _intact(self, entry: Entry, there: Mapping[str, Listed]) -> bytes | None:
@@ -192,64 +175,33 @@ class Checkpoints:
             fault = stage_parts.fault_of_parts(content, self.store, there)
         if not fault:
             return content
-        self._note(entry.key, fault)
+        self.signed.refuse(entry.key, fault)
         return None
 
     def _read_manifest(self, key: str, listed: Listed) -> Manifest | None:
         """None when it is damaged or not the job's own. Raises CheckpointError when it is of another format."""
-        content = self._own(key, listed)
-        if content is None:
+        content, fault = self.signed.read(key, listed)
+        if fault:
             return None
         try:
             manifest = Manifest.model_validate_json(content)
         except ValidationError as error:
-            self._note(key, f"is damaged: {error.errors()[0]['msg']}")
+            self.signed.refuse(key, f"is damaged: {error.errors()[0]['msg']}")
             return None
         if manifest.format != FORMAT:
             raise CheckpointError(f"{self.where}/{key} has format {manifest.format}, this runtime reads {FORMAT}")
         return manifest
 
-    def _own(self, key: str, listed: Listed) -> bytes | None:
-        """A signed object; None where it is not to be believed, which is found out once as long as it is the same."""
-        if listed.version and self._foreign.get(key) == listed.version:
-            return None
-        content, fault = b"", f"has {listed.num_bytes} bytes, more than any that this job signs"
-        is_read = listed.num_bytes <= MAX_SIGNED_BYTES
-        if is_read:
-            content = self.store.read(key) or b""
-            fault = self._owner.fault(key, content)
-        if fault:
-            self._note(key, fault)
-        if fault and not (is_read and self._owner.trusts_store):
-            self._foreign[key] = listed.version
-            return None
-        return content
-
     def _note_rollback(self, entry: Entry) -> None:
         if entry.step < self._owner.committed_step:
-            self._note(entry.key, f"is the newest that is left, and step {self._owner.committed_step} was committed")
-
-    def _note(self, key: str, fault: str) -> None:
-        """One line in the log for what was found, once; none any more where somebody makes up thousands."""
-        line = f"{key} {fault}"
-        if line in self.refused:
-            return
-        self.num_refused += 1
-        if len(self.refused) < MAX_REFUSED:
-            self.refused[line] = None
-            more = "; what is found from here on is only counted" if len(self.refused) == MAX_REFUSED else ""
-            print(f"checkpoint {self.where}/{line}{more}\n", end="", flush=True)
-
-    def _why(self) -> str:
-        """What was found first, for a message."""
-        more = self.num_refused - MAX_NAMED
-        named = "".join(f"; {line}" for line in islice(self.refused, MAX_NAMED))
-        return named + (f"; {more} more" if more > 0 else "")
+            self.signed.refuse(
+                entry.key, f"is the newest that is left, and step {self._owner.committed_step} was committed"
+            )
 
     def _write_manifest(self, kind: str, entries: tuple[Entry, ...]) -> None:
-        key, owner = f"{kind}-{self._term}", self._owner
+        owner = self._owner
         manifest = Manifest(job=owner.job, job_uid=owner.job_uid, attempt=self._attempt, entries=entries)
-        self.store.write(key, owner.signed(key, manifest.model_dump_json().encode()))
+        self.signed.write(f"{kind}-{self._term}", manifest.model_dump_json().encode())
 
     def _sweep(self) -> None:
         """Delete states that this attempt's manifest does not name; those of newer attempts are not ours to judge.
@@ -276,15 +228,6 @@ class Checkpoints:
                 self.store.delete(name)
 
 
-def term(attempt: int, epoch: int = 0) -> str:
-    """Who writes, as a text that is larger for whoever is newer.
-
-    >>> term(2), term(2, epoch=1)
-    ('00000002', '00000002.0001')
-    """
-    return f"{attempt:08d}.{epoch:04d}" if epoch else f"{attempt:08d}"
-
-
 def part_key(attempt: int, step: int, stage: int) -> str:
     """Of one stage's part of the state after a step.
 
@@ -294,16 +237,10 @@ def part_key(attempt: int, step: int, stage: int) -> str:
     return f"part-{term(attempt)}-{step:010d}-{stage:04d}"
 
 
-def _name(of: str) -> str:
-    """A term in words."""
-    attempt, _, epoch = of.partition(".")
-    return f"attempt {int(attempt)}" + (f", membership epoch {int(epoch)}," if epoch else "")
-
-
 def _manifests(keys: Iterable[str]) -> list[str]:
     """Manifests and seals, newest first: each term's manifest before its seal."""
     found = set(keys)
-    terms = sorted(set(_by_term(found).values()), reverse=True)
+    terms = sorted(set(by_term(found).values()), reverse=True)
     return [key for of in terms for kind in ("latest", "resume") if (key := f"{kind}-{of}") in found]
 
 
@@ -313,11 +250,6 @@ def _unsealed(keys: Collection[str]) -> dict[str, str]:
     >>> _unsealed(["resume-00000001", "state-00000001-0000000005", "part-00000002-0000000009-0001"])
     {'state-00000002-0000000009': '00000002'}
     """
-    sealed = {match[2] for key in _manifests(keys) if (match := _TERM_KEY.fullmatch(key))}
+    sealed = set(by_term(_manifests(keys)).values())
     matches = (_STATE_KEY.fullmatch(key) or _PART_KEY.fullmatch(key) for key in keys)
     return {f"state-{match[1]}-{match[2]}": match[1] for match in matches if match and match[1] not in sealed}
-
-
-def _by_term(keys: Iterable[str]) -> dict[str, str]:
-    """The term of each fence, seal and manifest."""
-    return {key: match[2] for key in keys if (match := _TERM_KEY.fullmatch(key))}

@@ -1,6 +1,6 @@
 """Checkpoints that many ranks have written, in one of the stores that a job names.
 
-    begun-A              attempt A exists: the fence, as of checkpoints in one object (`fenced_checkpoints`)
+    begun-A              attempt A exists: the fence (`signed_objects`)
     sharded-A-S-C        a folder: copy C of the state after step S, written by attempt A, as torch writes it
     sharded-A-S-C.json   its manifest, written last and signed by the job: without it the folder is no checkpoint
 
@@ -18,21 +18,15 @@ from dataclasses import asdict, dataclass
 from typing import Annotated, Final
 
 from hulk_runtime.checkpoints.object_store import Listed, Store
+from hulk_runtime.checkpoints.signed_objects import MAX_NAMED, SignedObjects, by_term, term
 from hulk_runtime.checkpoints.signing import Owner
-from hulk_runtime.errors import CheckpointError, FencedError
+from hulk_runtime.errors import CheckpointError
 from hulk_runtime.plan.document import DocumentError, Must, Natural, Positive, key_of, read
 
 FORMAT: Final = 1
 METADATA: Final = ".metadata"
 """torch's own name."""
-MAX_SIGNED_BYTES: Final = 4 << 20
-MAX_NAMED: Final = 8
-"""Faults that all ranks are told."""
-MAX_SAID: Final = 1000
-"""Lines about what is not the job's own, which somebody may make up by the thousand."""
 _NAME: Final = re.compile(r"sharded-(\d{8})-(\d{10})-(\d{4})(\.json)?")
-_BEGUN: Final = re.compile(r"begun-(\d{8})(?:\.\d{4})?")
-_FENCE: Final = b'{"format":1}'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,16 +80,14 @@ class ShardedCheckpoints:
         self.store = store
         self.attempt, self.owner, self._num_kept = attempt, owner, num_kept
         self._believed = set() if believed is None else believed
-        self._said: set[str] = set()
-        self._foreign: dict[str, tuple[tuple[object, ...], str]] = {}
+        self.signed, self._term = SignedObjects(store, owner), term(attempt)
         self.faults: list[str] = []
         """Of what `begin` has found, where the store is not trusted: manifests that are damaged, foreign or gone."""
 
     def begin(self) -> list[Manifest]:
         """Fence off older attempts, and list what is complete, newest first. Raises FencedError where this is older."""
-        self.require_newest()
-        name = f"begun-{self.attempt:08d}"
-        self.store.write(name, self.owner.signed(name, _FENCE))
+        self.signed.require_newest(self._term)
+        self.signed.fence(self._term)
         self.faults, there = [], self.store.list_objects()
         names = (match[0] for key in there if (match := _NAME.fullmatch(key)) and match[4])
         found = [manifest for name in names if (manifest := self._read(name, there[name])) is not None]
@@ -106,7 +98,7 @@ class ShardedCheckpoints:
 
     def _note_lost(self, keys: Collection[str]) -> None:
         """Folders that were complete: a save that was broken off leaves one, of an attempt with a fence."""
-        begun = {int(match[1]) for match in map(_BEGUN.fullmatch, keys) if match}
+        begun = {int(of.partition(".")[0]) for of in by_term(keys).values()}
         whole: dict[tuple[int, int], list[str]] = {}
         for match in filter(None, map(_NAME.fullmatch, keys)):
             is_alone = not match[4] and f"{match[0]}.json" not in keys
@@ -130,10 +122,9 @@ class ShardedCheckpoints:
 
     def commit(self, manifest: Manifest) -> None:
         """From here on the copy counts. Raises FencedError."""
-        self.require_newest()
-        key = f"{manifest.name}.json"
+        self.signed.require_newest(self._term)
         body = json.dumps({key_of(name): value for name, value in asdict(manifest).items()}, separators=(",", ":"))
-        self.store.write(key, self.owner.signed(key, body.encode()))
+        self.signed.write(f"{manifest.name}.json", body.encode())
         self._believed.add(manifest.name)
 
     def sweep(self, written: Manifest) -> None:
@@ -141,7 +132,7 @@ class ShardedCheckpoints:
 
         Called once all of the copy's stores have its manifest. Raises FencedError.
         """
-        self.require_newest()
+        self.signed.require_newest(self._term)
         found, copy = self._believed_here(self.store.list_keys()), written.copy
         kept = {each: sorted((age for age, of, _ in found if of == each), reverse=True) for _, each, _ in found}
         oldest = {each: ages[: self._num_kept][-1] for each, ages in kept.items()}
@@ -163,18 +154,6 @@ class ShardedCheckpoints:
             fault = "missing" if held is None else "not as it was written"
             raise CheckpointError(f"{self.store.url}/{manifest.name}/{METADATA} is {fault}")
         return held
-
-    def require_newest(self) -> None:
-        """Raises FencedError where a newer attempt has begun: a fence that the job did not sign is none."""
-        there = self.store.list_objects()
-        begun = ((int(match[1]), key) for key in there if (match := _BEGUN.fullmatch(key)))
-        for attempt, key in sorted(begun, reverse=True):
-            if attempt <= self.attempt:
-                return
-            if not self._own(key, there[key])[1]:
-                raise FencedError(
-                    f"attempt {attempt} has begun in {self.store.url}; attempt {self.attempt} may not commit"
-                )
 
     def sweep_unfinished(self) -> None:
         """Delete what earlier attempts have not finished, before anything of this one is written."""
@@ -198,7 +177,7 @@ class ShardedCheckpoints:
 
     def _read(self, key: str, listed: Listed) -> Manifest | None:
         """None, and a line that says why, where it is not to be believed."""
-        content, fault = self._own(key, listed)
+        content, fault = self.signed.read(key, listed)
         found = None
         if not fault:
             try:
@@ -212,31 +191,6 @@ class ShardedCheckpoints:
         return None if fault else found
 
     def _refuse(self, key: str, fault: str) -> None:
-        self._say(key, fault)
+        self.signed.refuse(key, fault)
         if not self.owner.trusts_store and len(self.faults) < MAX_NAMED:
             self.faults.append(f"{self.store.url}/{key} {fault}")
-
-    def _own(self, key: str, listed: Listed) -> tuple[bytes, str]:
-        """A signed object, and why it is not believed, which is found out once as long as it is the same."""
-        version, fault = self._foreign.get(key, ((), ""))
-        if version and version == listed.version:
-            return b"", fault
-        if listed.num_bytes > MAX_SIGNED_BYTES:
-            content, fault = b"", f"has {listed.num_bytes} bytes, more than any that this job signs"
-        else:
-            content = self.store.read(key) or b""
-            fault = self.owner.fault(key, content)
-            if fault and self.owner.trusts_store:
-                self._say(key, f"{fault}, and is believed")
-                return content, ""
-        if fault:
-            self._foreign[key] = listed.version, fault
-            self._say(key, fault)
-        return content, fault
-
-    def _say(self, key: str, fault: str) -> None:
-        """Once: fences are looked at in every commit."""
-        line = f"{key} {fault}"
-        if line not in self._said and len(self._said) < MAX_SAID:
-            self._said.add(line)
-            print(f"checkpoint {self.store.url}/{line}\n", end="", flush=True)

@@ -30,7 +30,8 @@ _NUM_SLOTS: Final = 32  # more than are read: the one that is being written is n
     _CHECKPOINT_BYTES,
     _SLOTS,
 ) = range(13)
-NUM_BYTES: Final = 8 * (_SLOTS + _NUM_SLOTS)
+_WHERE_BYTES: Final = 1024
+NUM_BYTES: Final = 8 * (_SLOTS + _NUM_SLOTS) + _WHERE_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,7 @@ class Progress:
     compute_s: float | None = None
     checkpoint_step: int = 0
     checkpoint_bytes: int = 0
+    checkpoint_where: str = ""
 
     @property
     def step_s(self) -> float | None:
@@ -60,7 +62,7 @@ class StepRecord:
 
     def __init__(self, descriptor: int, clock_ns: Callable[[], int] = time.monotonic_ns) -> None:
         shared = memoryview(mmap.mmap(descriptor, NUM_BYTES))
-        self._whole, self._real = shared.cast("q"), shared.cast("d")
+        self._whole, self._real, self._where = shared.cast("q"), shared.cast("d"), shared[-_WHERE_BYTES:]
         self._clock_ns = clock_ns
         self._stepped: set[int] = set()
 
@@ -99,8 +101,10 @@ class StepRecord:
         if step_s is not None and 0 <= wait_s < step_s:
             self._real[_COMPUTE] = step_s - wait_s
 
-    def saved(self, step: int, num_bytes: int) -> None:
-        """A checkpoint is complete."""
+    def saved(self, step: int, num_bytes: int, where: str) -> None:
+        """A checkpoint is complete. `where`: its URL; the place is left out where that is too long or has blanks."""
+        is_url = len(where) <= _WHERE_BYTES and where.isascii() and where.isprintable() and " " not in where
+        self._where[:] = (where if is_url else "").encode().ljust(_WHERE_BYTES, b"\0")
         self._whole[_CHECKPOINT_BYTES] = num_bytes
         self._whole[_CHECKPOINT_STEP] = step
 
@@ -126,6 +130,7 @@ class StepRecord:
             compute_s=self._real[_COMPUTE] or None,
             checkpoint_step=self._whole[_CHECKPOINT_STEP],
             checkpoint_bytes=self._whole[_CHECKPOINT_BYTES],
+            checkpoint_where=bytes(self._where).rstrip(b"\0").decode(),
         )
 
     def _completed(self, step: int) -> None:
@@ -162,10 +167,10 @@ def report(*, step: int | None = None, loss: SupportsFloat | None = None) -> Non
         own.told(step, None if loss is None else float(loss))
 
 
-def saved(step: int, num_bytes: int) -> None:
-    """Tell Hulk that a checkpoint of all ranks is complete; rank 0's words are the job's."""
+def saved(step: int, num_bytes: int, where: str) -> None:
+    """Tell Hulk that a checkpoint of all ranks is complete, and its URL; rank 0's words are the job's."""
     if own is not None:
-        own.saved(step, num_bytes)
+        own.saved(step, num_bytes, where)
 
 
 def _forget() -> None:

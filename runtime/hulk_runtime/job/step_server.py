@@ -66,7 +66,9 @@ class WorkerSteps:
         found = self.records[0].read()
         if not self.served.speaks or not found.step or any(record.is_served for record in self.records):
             return ""
-        return termination_record(self.served.attempt, found.step, found.loss, checkpoint_bytes=0)
+        is_saved = found.checkpoint_step == found.step
+        saved_bytes, where = (found.checkpoint_bytes, found.checkpoint_where) if is_saved else (0, "")
+        return termination_record(self.served.attempt, found.step, found.loss, saved_bytes, where=where)
 
     def _serve(self, over: threading.Event) -> None:
         while not any(record.read().step for record in self.records):
@@ -122,6 +124,10 @@ def collect(steps: WorkerSteps) -> "Iterable[Metric]":
     ):
         if value is not None:
             yield GaugeMetricFamily(f"hulk_worker_{name}", text, value)
+    if first.checkpoint_where:
+        where = InfoMetricFamily("hulk_worker_checkpoint", "Its URL.")
+        where.add_metric([], {"where": first.checkpoint_where})
+        yield where
     if first.compute_s is not None:
         compute = GaugeMetricFamily(
             "hulk_worker_compute_seconds", "What rank 0 computed in one of its first steps.", None, ["rank"]

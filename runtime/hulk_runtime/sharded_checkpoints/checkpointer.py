@@ -33,7 +33,7 @@ from hulk_runtime.job import environment, peer_secret, step_record
 from hulk_runtime.job.environment import Checkpointing
 from hulk_runtime.sharded_checkpoints import resumption, stores
 from hulk_runtime.sharded_checkpoints.copies import copies, held, together
-from hulk_runtime.sharded_checkpoints.copy_writer import CopyWriter, say
+from hulk_runtime.sharded_checkpoints.copy_writer import CopyWatcher, CopyWriter, say
 from hulk_runtime.sharded_checkpoints.ranks import Ranks
 from hulk_runtime.sharded_checkpoints.resumption import Candidate
 from hulk_runtime.sharded_checkpoints.saving import await_saved
@@ -87,7 +87,7 @@ class Checkpointer:
         self._ranks = Ranks()
         self._own_by_rank = self._ranks.all(self._stores.own)
         self._replica = None if diloco is None else diloco.replica()
-        self._copy: CopyWriter | None = None
+        self._copy: CopyWriter | CopyWatcher | None = None
         self._is_divided = False
         self._under_way: tuple[int, Future[None]] | None = None
         self._step = self._begun = self._saved = 0
@@ -138,7 +138,8 @@ class Checkpointer:
         if copy is None:
             self._saved = self._step
             return
-        state = self._staging.copied(trained) | self._state.others()
+        is_written = isinstance(copy, CopyWriter)
+        state = self._staging.copied(trained) | self._state.others() if is_written else {}
         step, done = self._step, Future[None]()
 
         def write() -> None:
@@ -216,18 +217,20 @@ class Checkpointer:
                 f"attempt {self._attempt} would count as older: call resume() before training, or name another store"
             )
 
-    def _copy_of(self, trained: dict[str, Any]) -> CopyWriter | None:
-        """The copy that this rank writes a part of; found by all ranks together."""
+    def _copy_of(self, trained: dict[str, Any]) -> CopyWriter | CopyWatcher | None:
+        """The copy that this rank writes a part of, or learns of as rank 0; found by all ranks together."""
         if self._replica is None:
             found = copies(self._own_by_rank, self._ranks.all(held(trained)))
         else:
             found = together(self._ranks.all(self._replica))
         number = next((place for place, ranks in enumerate(found) if self._ranks.number in ranks), None)
+        ranks = [self._ranks.number] if number is None else found[number]
+        members = Ranks(ranks)  # also of a rank alone: torch names groups by how many a rank has made
         if number is None:
-            return None
-        ranks = found[number]
+            return CopyWatcher(found[0][0], self._ranks) if self._ranks.number == 0 else None
         urls = [self._own_by_rank[rank] for rank in ranks]
-        return CopyWriter(number, len(found), ranks, urls, self._at, Ranks(ranks))
+        watched = self._ranks if number == 0 and all(0 not in some for some in found) else None
+        return CopyWriter(number, len(found), ranks, urls, self._at, members, watched)
 
     def _at(self, url: str) -> ShardedCheckpoints:
         if url not in self._opened:

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import torch.distributed as dist
 
@@ -45,3 +45,15 @@ class Ranks:
         with lost_peers():
             dist.all_gather_object(found, mine, group=self.group)
         return found
+
+    def send(self, rank: int, message: object) -> None:
+        """To one of all ranks, which receives it. Raises PeerLostError."""
+        with lost_peers():
+            dist.send_object_list([message], rank, group=self.group)
+
+    def receive(self, rank: int) -> Any:
+        """What one of all ranks sends. Raises PeerLostError."""
+        found: list[Any] = [None]
+        with lost_peers():
+            dist.recv_object_list(found, rank, group=self.group)
+        return found[0]

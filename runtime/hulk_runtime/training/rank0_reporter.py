@@ -178,7 +178,7 @@ class Rank0Reporter:
 
     def _tell_refused(self) -> None:
         if self.checkpoints:
-            self._metrics.set_refused(self.checkpoints.num_refused)
+            self._metrics.set_refused(self.checkpoints.signed.num_refused)
 
 
 def open_checkpoints(environment: Environment) -> Checkpoints | None:

@@ -15,7 +15,8 @@ def saved(view: View) -> Outcome:
         return NOTHING
     status = update(view.status, observed=_observed(view, said))
     if asked and said.checkpoint_bytes:
-        last = CheckpointStatus(step=said.step, where=asked.storage.where, bytes=said.checkpoint_bytes)
+        where = said.where or asked.storage.where
+        last = CheckpointStatus(step=said.step, where=where, bytes=said.checkpoint_bytes)
         status = update(status, checkpoint=last)
     return NOTHING if status == view.status else Outcome(status=status)
 

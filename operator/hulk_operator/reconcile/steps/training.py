@@ -282,7 +282,8 @@ def _checkpoint(view: View, seen: Observation) -> CheckpointStatus | None:
     asked = view.job.spec.checkpoint
     if asked is None or seen.checkpoint_step is None or last_said(view):  # which is newer than any poll
         return view.status.checkpoint
-    return CheckpointStatus(step=seen.checkpoint_step, where=asked.storage.where, bytes=seen.checkpoint_bytes or 0)
+    where = seen.checkpoint_where or asked.storage.where
+    return CheckpointStatus(step=seen.checkpoint_step, where=where, bytes=seen.checkpoint_bytes or 0)
 
 
 def _rank0(view: View) -> WorkerPod | None:
