@@ -229,11 +229,60 @@ def modes() -> str:
     torch.set_default_dtype(torch.float64)
     values = torch.full((100,), float(rank), dtype=torch.float32)
     dist.all_reduce(values, group=dist.new_group(list(range(size))))
+    found, received = [torch.empty(2) for _ in range(size)], torch.full((2,), float(rank))
+    dist.all_gather(found, received)
+    dist.broadcast(received, src=0)
     torch.set_default_dtype(torch.float32)
     assert values.tolist() == [total] * 100
+    assert [each.tolist() for each in found] == [[float(other)] * 2 for other in range(size)]
+    assert received.tolist() == [0.0, 0.0]
     expanded = torch.ones(1).expand(3)
     dist.all_reduce(expanded)
     assert expanded.shape == (3,)
+    return "all right"
+
+
+def only_read() -> str:
+    """What a script keeps of its own is not written: neither the root's tensor nor what autograd has saved."""
+    rank, size = dist.get_rank(), dist.get_world_size()
+    dist.all_reduce(torch.ones(1))
+    received = torch.full((2,), float(rank))
+    work = dist.broadcast(received, src=0, async_op=True)
+    if rank == 0:
+        received += 5
+    work.wait()
+    assert received.tolist() == [5.0 if rank == 0 else 0.0] * 2
+    weights, count, factors = torch.ones(2, requires_grad=True), torch.tensor(rank + 1), torch.full((2,), 2.0 + rank)
+    loss = (weights * factors).sum() / count
+    dist.all_reduce(count)
+    dist.broadcast(factors, src=0)
+    loss.backward()
+    assert weights.grad is not None
+    assert torch.allclose(weights.grad, torch.full((2,), 2 / (size * (size + 1) / 2)))
+    mine = torch.tensor([float(rank)]).expand(2) if rank % 2 else torch.full((2,), float(rank))
+    found = [torch.empty(2) for _ in range(size)]
+    dist.all_gather(found, mine)
+    assert [each.tolist() for each in found] == [[float(other)] * 2 for other in range(size)]
+    part, others = torch.empty(1), dist.group.WORLD.split_group(list(range(size)))
+    others._reduce_scatter_base(part, torch.arange(float(size)), dist.ReduceScatterOptions()).wait()
+    assert part.item() == rank * size
+    return "all right"
+
+
+def nested() -> str:
+    """Collectives in a callback of one's future, as torch's own hooks for compression have them."""
+    rank, size = dist.get_rank(), dist.get_world_size()
+    dist.all_reduce(torch.ones(1))
+
+    def gather(_: object = None) -> torch.futures.Future[list[torch.Tensor]]:
+        found = [torch.empty(1) for _ in range(size)]
+        return dist.all_gather(found, torch.full((1,), float(rank)), async_op=True).get_future()
+
+    def add(_: object) -> torch.Tensor:
+        assert [one.item() for one in gather().wait()] == list(range(size))
+        return dist.all_reduce(torch.ones(1), async_op=True).get_future().wait()[0]
+
+    assert gather().then(add).wait().item() == size
     return "all right"
 
 
@@ -282,6 +331,8 @@ KINDS: dict[str, Callable[[], str]] = {
     "small": small,
     "groups": groups,
     "modes": modes,
+    "only_read": only_read,
+    "nested": nested,
     "without_cpu": without_cpu,
     "forked": forked,
     "again": again,

@@ -21,6 +21,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed import ProcessGroup, ReduceOp, Work
 
+from hulk_runtime import background
 from hulk_runtime.collective import planned_sums
 from hulk_runtime.collective.carried import INTEGERS, MAX_RANKS, Carried, Gathered, Integers, Sent, Values
 from hulk_runtime.collective.connecting import Connecting
@@ -47,6 +48,11 @@ class PlannedGroup(ProcessGroup):
         self.introduction: Introduction | None = None
         if size > 1 and planned_sums.is_planned():
             self.introduction = Introduction(store, rank)
+
+    @functools.cached_property
+    def regions(self) -> tuple[str, ...]:
+        """Of its ranks, where the plan has sums between regions."""
+        return planned_sums.regions_of(self)
 
     def allreduce(  # type: ignore[override]  # torch's has three forms, of which this is all
         self, tensors: Any, opts: Any = None, timeout: timedelta | None = None, *, op: Any = None
@@ -82,13 +88,20 @@ class PlannedGroup(ProcessGroup):
             return functools.partial(Values, tensors, self.size() if operation == ReduceOp.AVG else 1)
         if num_bytes > SMALL_BYTES:
             say_by_torch(why)
-        elif operation == ReduceOp.SUM and self.size() <= MAX_RANKS and not why_not_planned(tensors, INTEGERS):
+        elif operation == ReduceOp.SUM and self._takes_small() and not why_not_planned(tensors, INTEGERS):
             return functools.partial(Integers, tensors)
         return None
 
+    def _takes_small(self) -> bool:
+        """Not where replicas train apart: it would wait for the layers that are on their way."""
+        plan = planned_sums.plan()
+        return plan is not None and plan.inner_steps is None and self.size() <= MAX_RANKS
+
     def exchanged(self, carry: Callable[..., Carried | None], arguments: Sequence[Any]) -> Work | None:
         """Small tensors as planned, once the group has summed so; None where torch has them."""
-        between = planned_sums.asked_for(self._unless_world()) if len(arguments) > 1 else None
+        between = None
+        if len(arguments) > 1 and self._takes_small():
+            between = planned_sums.asked_for(self._unless_world())
         carried = None if between is None else carry(self, *arguments[:2])
         return None if between is None or carried is None else PlannedWork(between, carried)
 
@@ -115,8 +128,7 @@ class PlannedWork(Work):
             self._give()
         finally:
             self._ended.set()
-        if self._copied is not None:  # by whichever thread was first
-            self._copied.wait(torch.cuda.current_stream(self._carried.vector_N.device))
+        self._follow_copy()
         return True
 
     def result(self) -> list[torch.Tensor]:
@@ -141,11 +153,19 @@ class PlannedWork(Work):
         def tell(error: Exception | None) -> None:
             if error is None:
                 self._give()
+                self._follow_copy()
                 future.set_result(self.result())
             else:
                 future.set_exception(error)  # type: ignore[arg-type]  # torch's own annotation is the result's type
 
-        self._waiting.on_end(tell)
+        def tell_beside(error: Exception | None) -> None:
+            """What a script does then, it may do with other sums, for which the group's thread must be free."""
+            try:
+                background.Thread("hulk-futures", functools.partial(tell, error)).start()
+            except RuntimeError:  # the process ends: no more threads
+                tell(error)
+
+        self._waiting.on_end(tell_beside)
         return future
 
     def _end(self, error: Exception | None) -> None:
@@ -160,8 +180,15 @@ class PlannedWork(Work):
                 return
             self._carried.give()
             self._is_given = True
-            if self._carried.vector_N.is_cuda:
-                self._copied = torch.cuda.current_stream(self._carried.vector_N.device).record_event()
+            if (vector_N := self._carried.vector_N).is_cuda:
+                stream = torch.cuda.current_stream(vector_N.device)
+                vector_N.record_stream(stream)  # whose memory is another stream's
+                self._copied = stream.record_event()
+
+    def _follow_copy(self) -> None:
+        """What the current stream does next is behind the copy, whichever thread made it."""
+        if self._copied is not None:
+            self._copied.wait(torch.cuda.current_stream(self._carried.vector_N.device))
 
 
 def _options(plain: Any, asked: Any) -> Any:
@@ -222,9 +249,11 @@ alltoall alltoall_base all_to_all_single
 def _gathered(group: PlannedGroup, outputs: Any, inputs: Any) -> Carried | None:
     """Where ranks have equal parts; what is wrong otherwise is torch's to say."""
     own, into = _only(inputs), _places(outputs, group.size())
-    if own is None or not _is_small(own, group.size()) or why_not_planned([own, *into], (own.dtype,)):
+    if own is None or not _is_small(own, group.size()) or [one.numel() for one in into] != [own.numel()] * group.size():
         return None
-    return Gathered(into, own, group.rank()) if [one.numel() for one in into] == [own.numel()] * group.size() else None
+    if own.device != into[0].device or why_not_planned(into, (own.dtype,)):
+        return None
+    return Gathered(into, own, group.rank(), outputs if isinstance(outputs, torch.Tensor) else None)
 
 
 def _sent(group: PlannedGroup, tensors: Any, options: Any) -> Carried | None:
@@ -242,7 +271,8 @@ def _only(tensors: Any) -> torch.Tensor | None:
 
 
 def _is_small(own: torch.Tensor, num_ranks: int) -> bool:
-    return 0 < own.numel() * own.element_size() * num_ranks <= SMALL_BYTES
+    """What is only read may be of any strides: ranks must not decide by them, each for itself."""
+    return own.layout is torch.strided and 0 < own.numel() * own.element_size() * num_ranks <= SMALL_BYTES
 
 
 SMALL: Final[Mapping[str, Callable[..., Carried | None]]] = {
@@ -268,8 +298,9 @@ def _by_torch(name: str) -> Callable[..., Any]:
         device = _device_without_tensors(self, values) if found is None else found.device
         if carry is not None and (work := self.exchanged(carry, arguments)) is not None:
             return work
-        if scatters and (regions := planned_sums.regions_apart(self)):
-            say_by_torch(f"a model's shards are in {', '.join(regions)} (hulk.device_mesh() has them in one region)")
+        if scatters and len(self.regions) > 1:
+            regions = ", ".join(self.regions)
+            say_by_torch(f"a model's shards are in {regions} (hulk.device_mesh() has them in one region)")
         return getattr(self._get_backend(device), name)(*arguments, **options)
 
     return method

@@ -64,33 +64,44 @@ class Integers:
 
 
 class Gathered:
-    """What each rank has, of any type and all of one size: others' places are zeros in what a rank sends."""
+    """What each rank has, of any type and all of one size: others' places are zeros in what a rank sends.
 
-    def __init__(self, tensors: Sequence[torch.Tensor], mine: torch.Tensor, rank: int) -> None:
-        self.tensors, self._dtype = tensors, mine.dtype
+    `tensors`: each rank's place, all in `whole` where that is given, which is then the result of a GPU's work.
+    """
+
+    def __init__(
+        self, tensors: Sequence[torch.Tensor], own: torch.Tensor, rank: int, whole: torch.Tensor | None = None
+    ) -> None:
+        self._places, self._dtype = tensors, own.dtype
+        self.tensors = tensors if whole is None or not whole.is_cuda else [whole]
         with torch.inference_mode(False):
-            own = _joined([mine]).view(torch.uint8)
-            self.vector_N = torch.zeros(len(tensors) * len(own), device=own.device)
-            self.vector_N[rank * len(own) : (rank + 1) * len(own)] = own
+            mine = _bytes(own)
+            self.vector_N = mine.new_zeros(len(tensors) * len(mine))
+            self.vector_N[rank * len(mine) : (rank + 1) * len(mine)] = mine
 
     def give(self) -> None:
         """Each rank's."""
-        values = self.vector_N.to(torch.uint8).view(self._dtype)
-        _give(values.chunk(len(self.tensors)), self.tensors)
+        _give(self.vector_N.to(torch.uint8).view(self._dtype).chunk(len(self._places)), self._places)
 
 
 class Sent:
-    """What one rank has, of any type: zeros in what the others send."""
+    """What one rank has, of any type: zeros in what the others send. That rank's tensor is only read."""
 
     def __init__(self, tensor: torch.Tensor, *, is_root: bool) -> None:
         self.tensors: Sequence[torch.Tensor] = (tensor,)
+        self._is_root = is_root
         with torch.inference_mode(False):
-            own = _joined([tensor]).view(torch.uint8)
-            self.vector_N = own.to(torch.float32) if is_root else torch.zeros(len(own), device=own.device)
+            own = _bytes(tensor)
+            self.vector_N = own if is_root else torch.zeros_like(own)
 
     def give(self) -> None:
-        """To all."""
-        _give([self.vector_N.to(torch.uint8).view(self.tensors[0].dtype)], self.tensors)
+        """To all others."""
+        if not self._is_root:
+            _give([self.vector_N.to(torch.uint8).view(self.tensors[0].dtype)], self.tensors)
+
+
+def _bytes(tensor: torch.Tensor) -> torch.Tensor:
+    return _joined([tensor]).view(torch.uint8).to(torch.float32)
 
 
 def _joined(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
@@ -98,6 +109,7 @@ def _joined(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
 
 
 def _give(pieces: Sequence[torch.Tensor], tensors: Sequence[torch.Tensor]) -> None:
+    """As torch's backends write: autograd does not count it as a change of a tensor that it has saved."""
     for piece_N, tensor in zip(pieces, tensors, strict=True):
         with torch.inference_mode(tensor.is_inference()):
-            tensor.detach().copy_(piece_N.view(tensor.shape))
+            tensor.data.copy_(piece_N.view(tensor.shape))

@@ -68,15 +68,20 @@ def asked_for(group: dist.ProcessGroup | None) -> Connecting | None:
     return _asked_for.get(group or dist.group.WORLD)
 
 
-@functools.cache  # asked in each reduce-scatter
-def regions_apart(group: dist.ProcessGroup) -> tuple[str, ...]:
-    """The regions that a group's ranks are in, where the plan has sums between them; none where they are in one."""
+def regions_of(group: dist.ProcessGroup) -> tuple[str, ...]:
+    """The regions that a group's ranks are in, where the plan has sums between regions; else none.
+
+    Nor of a group that torch has no list of, as one that a script splits off another by its own method.
+    """
     planned = plan()
     if planned is None or planned.collective_plan() is None or dist.get_world_size() != planned.num_ranks:
         return ()
+    try:
+        ranks = dist.get_process_group_ranks(group)
+    except KeyError:
+        return ()
     regions = planned.regions_by_rank()
-    found = dict.fromkeys(regions[rank] for rank in dist.get_process_group_ranks(group))
-    return tuple(found) if len(found) > 1 else ()
+    return tuple(dict.fromkeys(regions[rank] for rank in ranks))
 
 
 def loss() -> PeerLostError | None:
