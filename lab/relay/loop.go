@@ -33,8 +33,8 @@ type relay struct {
 	late    time.Duration
 	started time.Time
 
-	lastRead time.Duration
-	slept    bool // or busy since lastRead, without watching the devices
+	emptied []time.Duration // when each device had nothing more
+	slept   bool            // or busy since then, without watching the devices
 
 	commands chan func() // run between two rounds by the loop's thread
 	wake     int         // eventfd: a command waits
@@ -122,20 +122,22 @@ func (r *relay) deliver() (count int, next time.Duration) {
 }
 
 // readAll takes what the regions sent since the last time into their links; behind: one of them has perhaps sent more.
+//
+// A packet arrived at some time since its device was last found empty.
 func (r *relay) readAll() (count int, behind bool) {
-	now := r.now()
-	doubt := time.Duration(0)
-	if r.slept {
-		doubt = (now - r.lastRead) / 2
-	}
-	// Packets that may have waited here longer than the bound, because this thread could not run, are late.
-	late := doubt > r.late
-	arrived := now - min(doubt, r.late)
-	r.lastRead = now
 	for region := range r.devices {
-		n := r.read(region, arrived, late)
+		now := r.now()
+		doubt := time.Duration(0)
+		if r.slept {
+			doubt = (now - r.emptied[region]) / 2
+		}
+		n := r.read(region, now-min(doubt, r.late), doubt > r.late)
 		count += n
-		behind = behind || n == readBatch
+		if n == readBatch {
+			behind = true
+		} else {
+			r.emptied[region] = now
+		}
 	}
 	return count, behind
 }
@@ -173,6 +175,8 @@ func (r *relay) enqueue(region int, slot uint32, n int, arrived time.Duration, l
 		return false
 	}
 	l := r.links[region][target]
+	// Where it waited for this thread for longer than the bound it is late, unless it had to wait for the link anyway.
+	late = late && l.free < arrived
 	due, ok := l.accept(arrived, n)
 	if !ok {
 		return false

@@ -11,7 +11,7 @@ import (
 func aRelay(t *testing.T) (r *relay, far [2]int) {
 	r = &relay{
 		pool: newPool(make([]byte, 1024*64), 64), late: 2 * ms, started: time.Now(),
-		links: [][]*link{make([]*link, 2), make([]*link, 2)}, routes: &routes{},
+		emptied: make([]time.Duration, 2), links: [][]*link{make([]*link, 2), make([]*link, 2)}, routes: &routes{},
 	}
 	for i := range 2 {
 		pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_NONBLOCK, 0)

@@ -65,7 +65,7 @@ func newRelay(c *config) (*relay, error) {
 	}
 	r := &relay{
 		pool: newPool(memory, (c.MTU+63)/64*64), late: time.Duration(c.LateMicros) * time.Microsecond,
-		started: time.Now(), commands: make(chan func(), 16), wake: wake,
+		started: time.Now(), emptied: make([]time.Duration, len(c.Regions)), commands: make(chan func(), 16), wake: wake,
 	}
 	if r.routes, err = newRoutes(c.Regions); err != nil {
 		return nil, err
