@@ -324,12 +324,23 @@ ENDS_RANK = {
     "hulk-listen": "staging.Listeners().add(lambda: None, lambda _: 1 / 0)",
     "hulk-stage": "staging.Stage(None, torch.device('cpu'))._waiting.put(None)",
     "hulk-sends": "transfers.Transfers({})._queue.put(object())",
+    "hulk-futures": "work = backend.PlannedWork(Ended(), carried.Values([torch.ones(1)], 1))\n"
+    "work.result = lambda: 1 / 0; work.get_future()",
 }
 """What kills the thread in a process of its own."""
 ENDED_BY_IT = """
 import sys, threading, torch, torch.distributed as dist
-from hulk_runtime.collective import script_exit, staging
+from hulk_runtime.collective import backend, carried, script_exit, staging
 from hulk_runtime.pipeline import transfers
+
+class Ended:  # a group whose sums have ended when they begin
+    def all_reduce(self, vector, num_exact):
+        return self
+    def wait(self):
+        pass
+    def on_end(self, tell):
+        tell(None)
+
 dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
 exec(sys.argv[1])
 threading.Event().wait()
