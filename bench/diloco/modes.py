@@ -42,6 +42,7 @@ MODES = (
     Mode("every step"),
     Mode("DiLoCo", 50),
     Mode("DiLoCo, warm", 50, warm=0.2),
+    Mode("DiLoCo, warm, outer 1, momentum 0.5", 50, outer_learning_rate=1.0, outer_momentum=0.5, warm=0.2),
     Mode("streaming, warm", 50, 4, 5, warm=0.2),
     Mode("streaming, warm, int8", 50, 4, 5, "int8", warm=0.2),
     Mode("streaming, warm, int4", 50, 4, 5, "int4", warm=0.2),
@@ -63,7 +64,7 @@ OUTER = (
     Mode("4 fragments at once, 10% first", 50, 4, warm=0.1),
     *(
         Mode(f"{parts} at once, {late} late, outer 1, momentum {beta:g}", 50, parts, late, "none", 1.0, beta, 0.2)
-        for parts, late, beta in ((1, 0, 0.5), (1, 0, 0.0), (4, 5, 0.5))
+        for parts, late, beta in ((1, 0, 0.0), (4, 5, 0.5))
     ),
     Mode("rounds of 10, 10 % first", 10, warm=0.1),
     Mode("rounds of 10, outer 1, momentum 0.5, 10 % first", 10, outer_learning_rate=1.0, outer_momentum=0.5, warm=0.1),
@@ -106,6 +107,6 @@ def _gpt(layers: int, hidden: int, length: int) -> wire.Model:
 TRAINED = {
     "small": Trained("small", _gpt(2, 64, 64), 2, 1e-3, 3, 128),
     "1m": Trained("1m", _gpt(4, 128, 64), 4, 1e-3, 2, 128),
-    "10m": Trained("10m", _gpt(6, 384, 128), 4, 6e-4, 2, 64, "bf16"),
+    "10m": Trained("10m", _gpt(6, 384, 128), 2, 6e-4, 2, 64, "bf16"),
     "llama": Trained("llama", _gpt(4, 128, 64), 4, 1e-3, 2, 128, is_llama=True),
 }
