@@ -7,8 +7,11 @@ from dataclasses import replace
 
 import pytest
 from hulk_placement.collective.network import build_network
+from hulk_placement.cost.closed_form.arrays import Cache
+from hulk_placement.cost.closed_form.evaluate import evaluate
 from hulk_placement.cost.gloo import SOFTWARE_S
 from hulk_placement.cost.layer_sums import largest_sum, layer_sums
+from hulk_placement.cost.pipelines import arrays_of
 from hulk_placement.cost.predict import predict
 from hulk_placement.cost.simulate import simulate
 from hulk_placement.cost.wan import simulated
@@ -98,6 +101,20 @@ def test_layers_of_stages_are_summed_beside_each_other() -> None:
     # the first sums of both stages share the link, two shards of each; then the second stage has it for itself
     crossing_s = [(1 + 4) * MIB / RATE, MIB / RATE]
     assert found.communication_s == pytest.approx(sum(crossing_s) + 2 * 2 * (RTT_S + SOFTWARE_S), rel=0.01)
+
+
+@pytest.mark.parametrize(("algorithm", "error"), [("ring", 0.01), ("wan", 0.1)])
+@pytest.mark.parametrize("sizes", [(1,) * 8, (2, 0, 3, 2)])
+def test_searches_go_by_as_many_sums(algorithm: str, error: float, sizes: tuple[int, ...]) -> None:
+    """Of the mean layer."""
+    workload = job(model=model(sizes), sync=Sync(algorithm))
+    plan = drawn(algorithm)
+    setting, layout = arrays_of(plan, workload, TOPOLOGY)
+    cache = Cache(2, 1, len(setting.uplink_R), len(setting.kind_M))
+    found_s = evaluate(setting, layout, cache)
+    assert found_s == pytest.approx(predict(plan, workload, TOPOLOGY).step_s, rel=error)
+    num_sums = sum(size > 0 for size in sizes)
+    assert found_s - evaluate(setting._replace(sums_by_layer=False), layout, cache) > (num_sums - 1) * RTT_S / 2
 
 
 @pytest.mark.parametrize(

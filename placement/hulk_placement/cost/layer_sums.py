@@ -16,13 +16,15 @@ from hulk_placement.plan import Plan
 from hulk_placement.workload import Workload
 
 
+def are_by_layer(workload: Workload, shard: int, inner_steps: int | None) -> bool:
+    """Whether replicas of so many shards sum in every step, and each layer by itself."""
+    return workload.sums_by_layer and shard > 1 and inner_steps is None and workload.model.is_counted
+
+
 def layer_sums(plan: Plan, workload: Workload) -> tuple[tuple[int, ...], ...]:
     """Bytes of each sum of a stage, all shards of a layer together, by stage; () where gradients go in buckets."""
     layout, layers = plan.layout, workload.model.layers
-    is_synchronous = layout.data > 1 and plan.inner_steps is None
-    if not (workload.sums_by_layer and layout.shard > 1 and is_synchronous and workload.model.is_counted):
-        return ()
-    if plan.algorithm == "nccl":
+    if layout.data == 1 or plan.algorithm == "nccl" or not are_by_layer(workload, layout.shard, plan.inner_steps):
         return ()
     found = []
     for first, last in pairwise([*plan.stages, len(layers)]):
