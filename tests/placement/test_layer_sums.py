@@ -142,11 +142,14 @@ def test_a_plan_is_chosen_and_explained_by_what_layers_wait(mode: str) -> None:
     plans = {}
     for by_layer in (True, False):
         workload = job(sync=Sync(mode), sums_by_layer=by_layer)
-        plan = solve([workload], [], TOPOLOGY, Budget(seconds=5.0, iterations=2000)).plans["a/b"]
+        plan = solve([workload], [], TOPOLOGY, Budget(seconds=10.0, iterations=20_000)).plans["a/b"]
         assert plan.layout == Layout(2, shard=2)
         assert plan.prediction.step_s == pytest.approx(predict(plan, workload, TOPOLOGY).step_s)
         plans[by_layer] = plan
     by_layer, in_buckets = plans[True], plans[False]
+    # the search goes by the mean layer, which proves nothing of what is predicted
+    assert by_layer.optimality_gap > 0
+    assert (in_buckets.optimality_gap == 0) == (mode == "ring")
     assert by_layer.prediction.step_s > in_buckets.prediction.step_s + RTT_S
     said = "torch sums each of 3 layers by itself, one after another: backward passes hide nothing of that."
     assert said in by_layer.why
