@@ -1,12 +1,18 @@
-"""The plan that a job of equal DDP workers gets on all nodes of a case, one a node: as the operator has it made.
+"""The plan that a job of equal workers gets on all nodes of a case, one a node: as the operator has it made.
 
-Its flows, its number of buckets and its prediction come from the planner's own search and evaluator (`cost.predict`);
-the bench gives it the links of the lab's file and how long a step computes.
+DDP's, or a script's with a replica in each region, sharded over its nodes. Its flows, its number of buckets and its
+prediction come from the planner's own search and evaluator (`cost.predict`); the bench gives it the links of the lab's
+file and how long a step computes.
 """
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+
+from hulk_placement.layouts.reducing import with_all_flows
 from hulk_placement.model import Model
+from hulk_placement.model.layer import Layer
 from hulk_placement.plan import Plan
 from hulk_placement.solve import solve
 from hulk_placement.sync import Sync
@@ -37,12 +43,34 @@ def workload(case: Case, num_bytes: int) -> Workload:
 
 def planned(case: Case, num_bytes: int, compute_s: float) -> Plan:
     """By Hulk's own all-reduce, ranks in the lab's order; `compute_s` of a step without any sum."""
+    asked = workload(case, num_bytes)
+    return solve([asked], [], _topology(case, compute_s)).plans[asked.key]
+
+
+def sharded_workload(case: Case, num_layers: int, num_bytes: int) -> Workload:
+    """A script with so many equal layers, of which torch sums each by itself; as many shards as a region has nodes."""
+    (shard,) = set(case.counts)
+    (whole,) = Model.of_totals(num_bytes // 4, SEQUENCE_FLOPS).layers
+    each = whole.num_parameters // num_layers, whole.forward_flops / num_layers, whole.backward_flops / num_layers
+    model = Model(tuple(Layer(f"layers.{number}", *each, 0, 0) for number in range(num_layers)))
+    return replace(workload(case, num_bytes), model=model, pins=(), micro_batch=1, shard=shard, sums_by_layer=True)
+
+
+def sharded(case: Case, num_layers: int, num_bytes: int, compute_s: float) -> Plan:
+    """Of such a script, by Hulk's own all-reduce; ranks in the lab's order, as replicas are alike."""
+    asked, topology = sharded_workload(case, num_layers, num_bytes), _topology(case, compute_s)
+    plan = solve([asked], [], topology).plans[asked.key]
+    ordered = replace(plan, workers=tuple(sorted(plan.workers, key=lambda worker: int(worker.machine.split("-")[1]))))
+    return with_all_flows(ordered, asked, topology, lambda: math.inf)
+
+
+def _topology(case: Case, compute_s: float) -> Topology:
+    """Nodes that compute so long for a step."""
     regions = [name for name, count in zip(case.region_names, case.counts, strict=True) for _ in range(count)]
     machines = tuple(
         Machine(f"node-{rank}", region, flops_per_s=SEQUENCE_FLOPS / compute_s) for rank, region in enumerate(regions)
     )
-    asked = workload(case, num_bytes)
-    return solve([asked], [], Topology(machines, region_links=links(case))).plans[asked.key]
+    return Topology(machines, region_links=links(case))
 
 
 def links(case: Case) -> dict[tuple[str, str], Link]:

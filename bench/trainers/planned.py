@@ -6,13 +6,15 @@ import contextlib
 import os
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from hulk_lab.builds import python
 from hulk_lab.wan.addresses import LabNetwork
 from hulk_placement import wire
+from hulk_placement.plan import Plan
 from hulk_placement.wire import Meta
+from hulk_placement.workload import Workload
 from hulk_runtime.instrumentation import __file__ as _package
 
 from bench.allreduce import job
@@ -31,6 +33,13 @@ class Planned:
     net: LabNetwork
     variables: dict[str, str]
     step_s: float
+    folder: Path
+
+    def having(self, plan: Plan, workload: Workload) -> Planned:
+        """On the same network, another plan."""
+        blob = self.folder / f"{workload.key.replace('/', '-')}-{workload.shard}.json.gz"
+        blob.write_bytes(wire.encode(plan, Meta.of(workload, operator_version="bench", steps=1)))
+        return replace(self, variables={**self.variables, "HULK_PLAN": str(blob)}, step_s=plan.prediction.step_s)
 
 
 def with_packages(group: str) -> dict[str, str]:
@@ -43,9 +52,9 @@ def with_packages(group: str) -> dict[str, str]:
 def planned(case: Case, num_bytes: int, compute_s: float) -> Iterator[Planned]:
     """For gradients of so many bytes, and so much compute in a step."""
     plan = job.planned(case, num_bytes, compute_s)
-    meta = Meta.of(job.workload(case, num_bytes), operator_version="bench", steps=1)
-    with tempfile.TemporaryDirectory() as folder, wan(lab_spec(case.profile, case.counts, lab_name("trainers"))) as net:
-        blob, secret = Path(folder, "plan.json.gz"), Path(folder, "secret")
-        blob.write_bytes(wire.encode(plan, meta))
+    with tempfile.TemporaryDirectory() as name, wan(lab_spec(case.profile, case.counts, lab_name("trainers"))) as net:
+        folder = Path(name)
+        secret = folder / "secret"
         secret.write_bytes(os.urandom(32))
-        yield Planned(net, {"HULK_PLAN": str(blob), "HULK_PEER_SECRET": str(secret)}, plan.prediction.step_s)
+        bare = Planned(net, {"HULK_PEER_SECRET": str(secret)}, 0.0, folder)
+        yield bare.having(plan, job.workload(case, num_bytes))

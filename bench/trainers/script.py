@@ -1,6 +1,7 @@
-"""Nothing but torch: `script.py ddp|hsdp NUM_LAYERS COMPUTE_S`; rank 0 prints each step's seconds, then the weights.
+"""Nothing but torch: `script.py ddp|hsdp|fsdp NUM_LAYERS COMPUTE_S`; rank 0 prints steps' seconds, then the weights.
 
-Layers of 1 MiB. An emulated accelerator computes: its time passes while the processors are free.
+With fsdp each region trains a replica of its own: what a step of hsdp takes besides its sums between regions. Layers of
+1 MiB. An emulated accelerator computes: its time passes while the processors are free.
 """
 
 import os
@@ -53,7 +54,7 @@ def main() -> None:
     dist.init_process_group("gloo")
     torch.manual_seed(1)
     plain = torch.nn.Sequential(*(Layer(compute_s / 3 / num_layers) for _ in range(num_layers)))
-    model = _sharded(plain) if kind == "hsdp" else DistributedDataParallel(plain)
+    model = DistributedDataParallel(plain) if kind == "ddp" else _sharded(plain, kind)
     optimizer = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE)
     torch.manual_seed(dist.get_rank())
     x = torch.randn(8, WIDTH)
@@ -65,7 +66,11 @@ def main() -> None:
         model(x).square().mean().backward()
         optimizer.step()
         say_step(step, time.monotonic() - started)
-    say_weights(model.parameters())
+    if kind == "fsdp":
+        dist.barrier()
+        dist.destroy_process_group()
+    else:
+        say_weights(model.parameters())
 
 
 def say_step(number: int, seconds: float) -> None:
@@ -85,11 +90,12 @@ def say_weights(parameters: Iterable[torch.nn.Parameter]) -> None:
     dist.destroy_process_group()
 
 
-def _sharded(layers: torch.nn.Sequential) -> torch.nn.Module:
-    """A replica in each region, a shard on each of its ranks."""
+def _sharded(layers: torch.nn.Sequential, kind: str) -> torch.nn.Module:
+    """A replica in each region, a shard on each of its ranks; of fsdp, replicas that know nothing of each other."""
     num_regions = len(set(os.environ["REGIONS"].split(",")))
     shape = (num_regions, dist.get_world_size() // num_regions)
     mesh = init_device_mesh("cpu", shape, mesh_dim_names=("dp_replicate", "dp_shard"))
+    mesh = mesh if kind == "hsdp" else mesh["dp_shard"]
     for layer in layers:
         fully_shard(layer, mesh=mesh)
     fully_shard(layers, mesh=mesh)

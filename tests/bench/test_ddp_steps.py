@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
+from hulk_placement.plan import Layout
 from hulk_runtime.collective.ddp import bucket_mib
 
 from bench.allreduce import case as cases
@@ -84,6 +85,19 @@ def test_hulks_number_of_buckets_and_flows_are_those_of_a_jobs_plan() -> None:
     assert method["region_of_rank"] == [slot.region for slot in plan.workers] == list(CASE.region_names)
     long = job.planned(CASE, 8 * MIB, compute_s=3.0)
     assert long.num_buckets > plan.num_buckets  # a long backward pass hides what more buckets cost
+
+
+def test_a_sharded_script_s_job_has_its_ranks_in_the_labs_order_and_waits_for_each_layer() -> None:
+    case = Case("B", (2, 2, 2))
+    plan, long = (job.sharded(case, 4, 4 * MIB, compute_s) for compute_s in (0.3, 3.0))
+    assert plan.layout == Layout(3, shard=2)
+    assert plan.rank_machines == tuple(f"node-{rank}" for rank in range(6))
+    assert plan.collective is not None
+    assert plan.collective.network.regions == case.region_names
+    assert plan.prediction.compute_s == pytest.approx(0.3, rel=0.01)
+    one_s = plan.collective.of(MIB).predicted_s
+    assert plan.prediction.communication_s == pytest.approx(4 * one_s, rel=0.01)
+    assert long.prediction.communication_s == pytest.approx(4 * one_s, rel=0.01)  # no pass hides anything
 
 
 def run(seconds: float, valid: bool = True) -> Run:

@@ -302,6 +302,22 @@ def test_shares_go_by_speed_where_the_program_is_known_to_weigh_them(
 
 
 @pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        (["torchrun", "train.py"], True),
+        ([LAUNCH, "train.py"], True),
+        (["python", "-m", "torchtitan.train"], True),
+        (["python", "-m", GPT], False),
+        ([LAUNCH, "-m", GPT], False),
+    ],
+)
+def test_torch_sums_the_layers_of_a_script_and_hulks_own_loop_buckets(command: list[str], expected: bool) -> None:
+    template = {"spec": {"containers": [{"name": "worker", "image": "mine:1", "command": command}]}}
+    found = workload(job(template=template, parallelism={"shard": 2}))
+    assert (found.shard, found.sums_by_layer) == (2, expected)
+
+
+@pytest.mark.parametrize(
     ("asked", "expected"),
     [
         ({}, Sync()),

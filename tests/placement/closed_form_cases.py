@@ -76,6 +76,7 @@ def drawn(seed: int) -> Case:
         transports=chance.randint(1, 3),
         wire_share=1.0,
         inner_steps=chance.choice((1, 1, 8)),
+        sums_by_layer=False,
         is_money=chance.random() < 0.2,
         is_equal=chance.random() < 0.2,
     )

@@ -153,6 +153,7 @@ pub struct Setting<'a> {
     pub transports: usize,
     pub wire_share: f64,
     pub inner_steps: usize,
+    pub sums_by_layer: bool,
     pub is_money: bool,
     pub is_equal: bool,
 }

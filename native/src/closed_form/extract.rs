@@ -90,6 +90,7 @@ pub struct SettingArrays<'py> {
     transports: usize,
     wire_share: f64,
     inner_steps: usize,
+    sums_by_layer: bool,
     is_money: bool,
     is_equal: bool,
 }
@@ -141,6 +142,7 @@ impl SettingArrays<'_> {
             transports: self.transports,
             wire_share: self.wire_share,
             inner_steps: self.inner_steps,
+            sums_by_layer: self.sums_by_layer,
             is_money: self.is_money,
             is_equal: self.is_equal,
         })

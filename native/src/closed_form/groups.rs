@@ -1,7 +1,7 @@
 //! Who is where: of each stage's replicas how many are in each region, and the walk over regions that its ring takes.
 
 use super::arrays::{Grid, Layout, Setting};
-use super::memory::gradient_bytes;
+use super::memory::{gradient_bytes, num_layer_sums};
 
 /// In place of a machine's number: there is none, or there are several.
 pub const NONE: usize = usize::MAX;
@@ -20,6 +20,8 @@ pub struct Groups {
     ends: Vec<usize>,
     /// Bytes that one rank of each stage brings to the all-reduce; (P).
     pub bytes_p: Vec<f64>,
+    /// All-reduces of equal parts in which it does, one after another; (P).
+    pub sums_p: Vec<f64>,
     /// The machines of the stages, stage after stage, each once, with their regions; they end where `machine_ends` says.
     machines: Vec<(usize, usize)>,
     machine_ends: Vec<usize>,
@@ -38,6 +40,7 @@ impl Groups {
             walks: Vec::new(),
             ends: vec![0; num_stages + 1],
             bytes_p: vec![0.0; num_stages],
+            sums_p: vec![1.0; num_stages],
             machines: Vec::new(),
             machine_ends: vec![0; num_stages + 1],
             seen_m: vec![0; num_machines],
@@ -56,6 +59,11 @@ impl Groups {
             self.count(setting, layout, stage);
             self.walk(layout, stage);
             self.bytes_p[stage] = gradient_bytes(setting, layout, stage);
+            self.sums_p[stage] = if setting.sums_by_layer {
+                num_layer_sums(setting, layout, stage) as f64
+            } else {
+                1.0
+            };
         }
     }
 

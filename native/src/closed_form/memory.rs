@@ -30,6 +30,12 @@ pub fn gradient_bytes(setting: &Setting, layout: &Layout, stage: usize) -> f64 {
     held_bytes(setting, setting.gradient_j, setting.tied_gradient_t, first, last)
 }
 
+/// Layers of a stage that have gradients, at least one: each is summed by itself where `sums_by_layer`.
+pub fn num_layer_sums(setting: &Setting, layout: &Layout, stage: usize) -> usize {
+    let ends_j = &setting.gradient_j[layout.first[stage]..=layout.first[stage + 1]];
+    ends_j.windows(2).filter(|ends| ends[1] > ends[0]).count().max(1)
+}
+
 /// Bytes that a stage of layers `first .. last` has of its layers (prefix sums), and of earlier stages' that these use.
 #[inline]
 fn held_bytes(setting: &Setting, layers_j: &[f64], tied_t: &[f64], first: usize, last: usize) -> f64 {

@@ -151,18 +151,19 @@ impl Rings {
         ring_s: &mut [f64],
     ) -> f64 {
         let num_replicas = layout.num_replicas();
-        let is_exchange = num_replicas == 2 && layout.num_stages > 1;
+        let is_exchange = num_replicas == 2 && layout.num_stages > 1 && !setting.sums_by_layer;
         self.cuts.clear();
         self.cuts.extend(
             groups
                 .bytes_p
                 .iter()
-                .map(|&num_bytes| Cut::of(num_bytes, num_replicas, num_buckets)),
+                .zip(&groups.sums_p)
+                .map(|(num_bytes, num_sums)| Cut::of(num_bytes / num_sums, num_replicas, num_buckets)),
         );
         self.load(setting, groups);
         let mut slowest_s = 0.0;
         for (stage, seconds) in ring_s.iter_mut().enumerate() {
-            *seconds = self.ring_s(setting, groups, stage, is_exchange);
+            *seconds = groups.sums_p[stage] * self.ring_s(setting, groups, stage, is_exchange);
             slowest_s = max(slowest_s, *seconds);
         }
         slowest_s

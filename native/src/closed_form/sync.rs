@@ -43,7 +43,7 @@ impl Sums {
         self.is_wan = false;
         if setting.transports & GLOO != 0 || !is_apart {
             quickest_s = self.rings.seconds(setting, layout, &self.groups, 1, &mut self.sync_p);
-            if layout.num_stages == 1 {
+            if layout.num_stages == 1 && !setting.sums_by_layer {
                 let two_s = self.rings.seconds(setting, layout, &self.groups, 2, &mut self.two_p);
                 if two_s < quickest_s {
                     quickest_s = two_s;

@@ -107,6 +107,7 @@ impl World {
             transports: GLOO,
             wire_share: 1.0,
             inner_steps: 1,
+            sums_by_layer: false,
             is_money: self.is_money,
             is_equal: false,
         }

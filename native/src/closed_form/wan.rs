@@ -8,7 +8,7 @@ const OVER_BOUND: f64 = 1.08;
 
 /// Seconds of the only stage's all-reduce; infinite where it may not be used or there is no way.
 ///
-/// B bytes must leave each of the stage's regions and reach it, over all its links to the others together, each link
+/// B bytes of each sum must leave each of the stage's regions and reach it, over all its links to the others together, each link
 /// carrying its part by rate, and cross the farthest pair once.
 ///
 /// ```text
@@ -19,7 +19,7 @@ pub fn wan_seconds(setting: &Setting, groups: &Groups) -> f64 {
         return f64::INFINITY;
     }
     let regions = regions_of(setting, groups);
-    let num_bytes = cell_bytes(setting, groups) * setting.wire_share;
+    let num_bytes = sum_bytes(setting, groups) * setting.wire_share;
     let rates: Vec<(f64, f64)> = regions.iter().map(|&region| rates(setting, &regions, region)).collect();
     let mut slowest_s = 0.0;
     for (&here, &(out, into)) in regions.iter().zip(&rates) {
@@ -43,7 +43,7 @@ pub fn wan_seconds(setting: &Setting, groups: &Groups) -> f64 {
         let busy_s = max(max(out_s, into_s), num_bytes / setting.uplink_r[here]);
         slowest_s = max(slowest_s, OVER_BOUND * (latency_s + max(inside_s, busy_s)));
     }
-    slowest_s
+    groups.sums_p[0] * slowest_s
 }
 
 /// Price of the bytes that it sends between R regions, about: of B bytes 2 (R - 1) / R leave each region, the least
@@ -65,6 +65,11 @@ pub fn wan_price(setting: &Setting, groups: &Groups) -> f64 {
 /// What all ranks of a cell sum together, each group of ranks its part, over the same links.
 fn cell_bytes(setting: &Setting, groups: &Groups) -> f64 {
     groups.bytes_p[0] * setting.tensor as f64
+}
+
+/// Of these what they sum at a time.
+fn sum_bytes(setting: &Setting, groups: &Groups) -> f64 {
+    cell_bytes(setting, groups) / groups.sums_p[0]
 }
 
 /// The regions of the only stage's cells.
@@ -99,6 +104,6 @@ fn inside_s(setting: &Setting, groups: &Groups, region: usize) -> f64 {
         return 0.0;
     }
     let (near_s, flow) = groups.inside(setting, 0, region);
-    let sent = 2.0 * f64::from(num_cells - 1) / f64::from(num_cells) * cell_bytes(setting, groups);
+    let sent = 2.0 * f64::from(num_cells - 1) / f64::from(num_cells) * sum_bytes(setting, groups);
     2.0 * near_s + if flow > 0.0 { sent / flow } else { f64::INFINITY }
 }

@@ -152,6 +152,7 @@ def to_workload(job: HulkJob, model: Model, situation: Situation) -> Workload:
         recompute=None if is_plain else False,
         stages_if_needed=is_plain and may_have_stages(spec),
         shards_if_needed=is_plain and may_have_shards(spec),
+        sums_by_layer=not runs_training_loop(spec),
         allow_unknown_links=spec.placement.allow_unknown_links,
         objective=OBJECTIVES[spec.placement.objective],
         max_price_per_hour=None if limit is None else float(limit),

@@ -9,15 +9,17 @@ All stages' all-reduces are taken to run at the same time, and to begin when all
 starts a first bucket earlier, so with two buckets the prediction is an upper figure. Hulk's own all-reduce takes
 buckets one after the other, while the last backward pass still runs; without overlap, from its end on. With local SGD
 a step bears its part of what a round waits (`cost.streaming`), whose sums begin when all compute of a step is done;
-parameters that stages share are summed in every step all the same.
+parameters that stages share are summed in every step all the same. Where torch sums a sharded model's layers by itself
+(`cost.layer_sums`), a step waits for each of these sums.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 
 from hulk_placement.collective.network import Network, build_network
 from hulk_placement.collective.patterns import Link
@@ -28,6 +30,7 @@ from hulk_placement.cost.gloo import Gloo
 from hulk_placement.cost.gloo_rings import ring_times
 from hulk_placement.cost.groups import Group, GroupTime
 from hulk_placement.cost.hierarchical import Hierarchical
+from hulk_placement.cost.layer_sums import layer_sums
 from hulk_placement.cost.money import accelerators_per_s, egress
 from hulk_placement.cost.overhead import overhead_s
 from hulk_placement.cost.parameter_server import ParameterServer
@@ -35,7 +38,7 @@ from hulk_placement.cost.pipelines import Pipelines, time_pipelines
 from hulk_placement.cost.streaming import waited_seconds
 from hulk_placement.cost.ties import trained_parameters
 from hulk_placement.cost.transports import Transport, allreduce_seconds
-from hulk_placement.cost.wan import simulated, wan_seconds
+from hulk_placement.cost.wan import in_turn_seconds, simulated, wan_seconds
 from hulk_placement.cost.wires import for_sums
 from hulk_placement.model.layer import BYTES_PER_FP32
 from hulk_placement.nccl import Nccl
@@ -147,9 +150,27 @@ def fragment_sum(
 
 def _stage_times(plan: Plan, workload: Workload, topology: Topology, groups: list[Group]) -> list[GroupTime]:
     """The slowest all-reduce of each stage's groups, by any other transport than Hulk's own."""
-    seen, transport = for_sums(plan, groups, topology), transport_of(plan, workload)
-    each, num = list(allreduce_seconds(transport, groups, seen)), plan.layout.width
-    return [max(each[n : n + num], key=lambda time: time.seconds) for n in range(0, len(each), num)]
+    seen, transport, num = for_sums(plan, groups, topology), transport_of(plan, workload), plan.layout.width
+    sums = layer_sums(plan, workload)
+    if not sums:
+        return _slowest_of(allreduce_seconds(transport, groups, seen), num)
+    found = [GroupTime(0.0, None)] * len(sums)
+    for sizes, count in Counter(zip_longest(*sums, fillvalue=0)).items():
+        stages = [stage for stage, size in enumerate(sizes) if size]
+        some = [layer_group(g, sizes[stage], num) for stage in stages for g in groups[stage * num : (stage + 1) * num]]
+        for stage, time in zip(stages, _slowest_of(allreduce_seconds(transport, some, seen), num), strict=True):
+            found[stage] = GroupTime(found[stage].seconds + count * time.seconds, time.worst)
+    return found
+
+
+def _slowest_of(times: Sequence[GroupTime], num: int) -> list[GroupTime]:
+    """Of each so many that follow each other."""
+    return [max(times[n : n + num], key=lambda time: time.seconds) for n in range(0, len(times), num)]
+
+
+def layer_group(group: Group, num_bytes: int, width: int) -> Group:
+    """The same ranks, of so many, as torch has them sum their part of a layer of so many bytes."""
+    return replace(group, num_bytes=max(1, num_bytes // width), num_buckets=1, is_exchange=False)
 
 
 def stage_groups(plan: Plan, workload: Workload) -> list[Group]:
@@ -157,7 +178,6 @@ def stage_groups(plan: Plan, workload: Workload) -> list[Group]:
 
     Replicas sum their shards: S groups each sum 1/S over the same links at once (HSDP: Zhao et al. 2023, arXiv
     2304.11277, section 3.2.2).
-
 
     Over gloo two ranks of a stage send each other what they have. A server is the first replica's rank, whatever the
     order of rings.
@@ -180,6 +200,9 @@ def _wan(
     """Seconds that a step waits for Hulk's own all-reduce, and the busiest link, by a machine of each end."""
     machines = plan.summing  # what all groups of their shards sum together goes over the same links
     network = build_network(topology, machines, allow_unknown=True)
+    if sums := layer_sums(plan, workload):
+        seconds, link = in_turn_seconds(collective, network, sums[0])
+        return GroupTime(seconds, _ends(link, network, machines))
     backward_s = pipelines.common_backward_s if plan.overlap else 0.0
     seconds, link = wan_seconds(collective, network, workload.model.gradient_bytes, plan.num_buckets, backward_s)
     return GroupTime(seconds, _ends(link, network, machines))

@@ -14,6 +14,7 @@ from itertools import chain, pairwise
 
 from hulk_placement.collective.plan import WIRE_SHARE
 from hulk_placement.cost.groups import Group
+from hulk_placement.cost.layer_sums import largest_sum
 from hulk_placement.cost.nccl import nccl_edges
 from hulk_placement.cost.ties import tied_layers, ties, trained_parameters
 from hulk_placement.cost.wires import for_sums
@@ -183,7 +184,7 @@ def _flows(plan: Plan, workload: Workload) -> Sent:
         return
     names, gradient_bytes = plan.collective.network.regions, workload.model.gradient_bytes
     sent_bytes = WIRE_SHARE[plan.collective.compression] * gradient_bytes / (plan.inner_steps or 1)
-    for flow in plan.collective.of(math.ceil(gradient_bytes / plan.num_buckets)).flows:
+    for flow in plan.collective.of(largest_sum(plan, workload)).flows:
         pattern = flow.pattern
         hops = [(a, b) for a in pattern.exchange for b in pattern.exchange if a != b]
         hops += [*pattern.reduce, *((parent, child) for child, parent in pattern.broadcast)]

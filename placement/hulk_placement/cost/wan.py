@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from hulk_placement.collective.network import Network
 from hulk_placement.collective.patterns import Link
@@ -31,6 +32,17 @@ def wan_seconds(
         ready_s = -backward_s * (num_buckets - 1 - number) / num_buckets
         end_s = max(ready_s + bucket.seconds, end_s + bucket.taken_s)
     return end_s, bucket.bottleneck
+
+
+def in_turn_seconds(collective: CollectivePlan, network: Network, sizes: Sequence[int]) -> tuple[float, Link | None]:
+    """Seconds of sums of so many bytes, each begun when the one before has ended, and the largest one's busiest link.
+
+    One rank sends nothing: 0 seconds and no link.
+    """
+    if network.num_ranks < 2 or not sizes:
+        return 0.0, None
+    found = {size: simulated(collective, network, size) for size in set(sizes)}
+    return sum(found[size].seconds for size in sizes), found[max(sizes)].bottleneck
 
 
 def simulated(collective: CollectivePlan, network: Network, num_bytes: int) -> Simulated:

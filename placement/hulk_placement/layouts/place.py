@@ -11,6 +11,7 @@ from functools import partial
 
 from hulk_placement.cost.closed_form.setting import Ground
 from hulk_placement.cost.foresee import ROUNDING, promising
+from hulk_placement.cost.layer_sums import are_by_layer
 from hulk_placement.cost.money import judged
 from hulk_placement.layouts import portfolio, reasons
 from hulk_placement.layouts.admission import accelerators_needed, admitted
@@ -132,8 +133,9 @@ def best_plan(
     best = with_all_flows(best, workload, topology, left_s)
     if schedule_s is not None and plan_timing_s(best) < left_s():
         best = reordered(best, workload, topology, schedule_s, seed)
-    # The search weighs neither two-level all-reduces nor orders of blocks.
-    is_known = trials.knows_links and workload.sync.mode == "ring" and best.schedule != "explicit"
+    # The search weighs neither two-level all-reduces nor orders of blocks, and of layers' sums the mean one.
+    is_in_buckets = not are_by_layer(workload, best.layout.shard, best.inner_steps)
+    is_known = trials.knows_links and workload.sync.mode == "ring" and best.schedule != "explicit" and is_in_buckets
     reached = judged(best, workload)
     is_proven = trials.is_proven and is_known and best_cost <= min(judged(plan, workload) for plan in found) * ROUNDING
     floor = max(reasons.least_cost(trials, space), trials.proven_cost if is_known else 0.0)

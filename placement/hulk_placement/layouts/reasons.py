@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import numpy as np
 
 from hulk_placement.cost.closed_form.setting import Ground
+from hulk_placement.cost.layer_sums import layer_sums
 from hulk_placement.cost.money import price_words
 from hulk_placement.layouts.joined import missing_links
 from hulk_placement.layouts.memory import lacks_memory, no_memory, with_degrees
@@ -80,6 +82,7 @@ def sentences(trials: Trials, plan: Plan) -> tuple[str, ...]:
         f"{counted(trials.num_evaluations, 'layout')} evaluated.",
         f"A step computes for {prediction.compute_s:.3f} s on the cell that computes longest, fills, drains and waits "
         f"for {prediction.bubble_s:.3f} s, and then waits {prediction.communication_s:.3f} s for the replicas.",
+        *_layer_words(plan, trials.ground.workload),
     ]
     if trials.ground.workload.sync.mode == "wan" and layout.data > 1 and plan.collective is None:
         found.append(
@@ -88,6 +91,13 @@ def sentences(trials: Trials, plan: Plan) -> tuple[str, ...]:
     if trials.ground.workload.goes_by_prices:
         found.append(price_words(plan, trials.ground.workload, trials.ground.topology))
     return (*found, *none_better(plan, trials.ground.workload.objective, "with every machine always busy"))
+
+
+def _layer_words(plan: Plan, workload: Workload) -> Iterator[str]:
+    """That nothing of these sums is hidden."""
+    if sums := layer_sums(plan, workload):
+        num = counted(max(map(len, sums)), "layer")
+        yield f"torch sums each of {num} by itself, one after another: backward passes hide nothing of that."
 
 
 def _shard_words(layout: Layout) -> str:

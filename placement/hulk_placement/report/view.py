@@ -9,6 +9,7 @@ from itertools import groupby, pairwise
 from hulk_placement.advice import Advised, advise
 from hulk_placement.collective.flow_words import flow_words
 from hulk_placement.cost.breakdown import step_parts
+from hulk_placement.cost.layer_sums import largest_sum
 from hulk_placement.cost.memory import Memory, cells_memory
 from hulk_placement.cost.money import GB
 from hulk_placement.cost.predict import stage_groups
@@ -217,10 +218,10 @@ def _link_row(pair: Pair, sent: Traffic, link: Link, topology: Topology, step_s:
 
 
 def _flows(plan: Plan, workload: Workload) -> Iterator[FlowRow]:
-    """The flows of a bucket of the gradients, the largest first; none where another transport runs."""
+    """The flows of the largest sum of a step, the largest first; none where another transport runs."""
     if plan.collective is None:
         return
-    found = plan.collective.of(math.ceil(workload.model.gradient_bytes / plan.num_buckets))
+    found = plan.collective.of(largest_sum(plan, workload))
     for flow in sorted(found.flows, key=lambda flow: -flow.share):
         yield FlowRow(share=flow.share, way=flow_words(flow, plan.collective.network.regions))
 

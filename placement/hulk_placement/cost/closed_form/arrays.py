@@ -105,6 +105,8 @@ class Setting(NamedTuple):
     """Bytes that Hulk's own sends between regions, compressed, by bytes that it sums."""
     inner_steps: int
     """Steps of which each bears its part of one all-reduce; 1: each has its own."""
+    sums_by_layer: bool
+    """Whether a stage sums each layer by itself, one after another (`cost.layer_sums`); of the mean layer's bytes."""
     is_money: bool
     """Whether the price of a step is to be least, not its time."""
     is_equal: bool

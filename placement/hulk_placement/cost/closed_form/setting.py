@@ -20,6 +20,7 @@ from hulk_placement.cost.closed_form.pipeline import SCHEDULES
 from hulk_placement.cost.closed_form.sync import GLOO, WAN
 from hulk_placement.cost.compute import Passes, kind_seconds
 from hulk_placement.cost.known import Kinds, kinds_of
+from hulk_placement.cost.layer_sums import are_by_layer
 from hulk_placement.cost.money import LIMIT_ROUNDING
 from hulk_placement.model.layer import BYTES_PER_FP32
 from hulk_placement.topology import SAME_MACHINE, Link, Machine, Pair, Topology
@@ -194,6 +195,7 @@ class Ground:
             transports=modes.get(workload.sync.mode, GLOO | WAN),
             wire_share=WIRE_SHARE[workload.sync.compression],
             inner_steps=workload.sync.planned_inner_steps or 1,
+            sums_by_layer=are_by_layer(workload, option.shard, workload.sync.planned_inner_steps),
             is_money=workload.objective != "time",
             is_equal=workload.shares == "equal",
         )

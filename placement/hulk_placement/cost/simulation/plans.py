@@ -11,9 +11,11 @@ from hulk_placement.collective.network import build_network
 from hulk_placement.cost.closed_form.arrays import Layout, Setting
 from hulk_placement.cost.closed_form.sync import holds_tie, slack_seconds
 from hulk_placement.cost.gloo import AT_A_TIME
+from hulk_placement.cost.groups import Group
+from hulk_placement.cost.layer_sums import layer_sums
 from hulk_placement.cost.overhead import overhead_s
 from hulk_placement.cost.pipelines import arrays_of, stage_ways, time_pipelines
-from hulk_placement.cost.predict import predict, stage_groups, transport_of
+from hulk_placement.cost.predict import layer_group, predict, stage_groups, transport_of
 from hulk_placement.cost.simulation.reducing import buckets_of, own_buckets, sending
 from hulk_placement.cost.simulation.replicas import replica_of
 from hulk_placement.cost.simulation.step import AllReduce, Bucket, Step
@@ -84,13 +86,32 @@ def _reduces(plan: Plan, workload: Workload, ready: Sequence[Sequence[float]], w
     """Of each stage."""
     if plan.layout.data == 1:
         return
+    sums = layer_sums(plan, workload)
     for stage, group in enumerate(stage_groups(plan, workload)[:: plan.layout.width]):
         members = tuple((replica, stage) for replica in range(plan.layout.data))
-        if plan.collective is None:
+        if sums:
+            yield AllReduce(members, _by_layer(plan, workload, group, sums[stage], ways, stage))
+        elif plan.collective is None:
             buckets = buckets_of(transport_of(plan, workload), group, ready[stage], plan.layout.width, ways, stage)
             yield AllReduce(members, buckets, NUM_AT_A_TIME.get(plan.algorithm, 1))
         else:
             yield AllReduce(members, _own(plan, workload, ways), plan.num_buckets)
+
+
+def _by_layer(
+    plan: Plan, workload: Workload, group: Group, sizes: Sequence[int], ways: Ways, connection: object
+) -> tuple[Bucket, ...]:
+    """Sums of one stage's layers, of which the backward pass waits for each: as long as if all came behind it."""
+
+    def of(num_bytes: int) -> Bucket:
+        if plan.collective is not None:
+            network = build_network(ways.topology, plan.summing, allow_unknown=True)
+            return own_buckets(plan.collective, network, num_bytes, 1, ways)[0]
+        one = layer_group(group, num_bytes, plan.layout.width)
+        return buckets_of(transport_of(plan, workload), one, [1.0], plan.layout.width, ways, connection)[0]
+
+    found = {num_bytes: of(num_bytes) for num_bytes in dict.fromkeys(sizes)}
+    return tuple(found[num_bytes] for num_bytes in sizes)
 
 
 def _own(plan: Plan, workload: Workload, ways: Ways) -> tuple[Bucket, ...]:
