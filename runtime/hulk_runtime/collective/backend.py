@@ -99,9 +99,9 @@ class PlannedGroup(ProcessGroup):
 
     def exchanged(self, carry: Callable[..., Carried | None], arguments: Sequence[Any]) -> Work | None:
         """Small tensors as planned, once the group has summed so; None where torch has them."""
-        between = None
-        if len(arguments) > 1 and self._takes_small():
-            between = planned_sums.asked_for(self._unless_world())
+        if len(arguments) < 2 or not self._takes_small():
+            return None
+        between = planned_sums.asked_for(self._unless_world())
         carried = None if between is None else carry(self, *arguments[:2])
         return None if between is None or carried is None else PlannedWork(between, carried)
 
@@ -293,11 +293,11 @@ def _by_torch(name: str) -> Callable[..., Any]:
     carry, scatters = SMALL.get(name), "reduce_scatter" in name
 
     def method(self: PlannedGroup, *arguments: Any, **options: Any) -> Any:
+        if carry is not None and (work := self.exchanged(carry, arguments)) is not None:
+            return work
         values = (*arguments, *options.values())
         found = next(_tensors(values), None)
         device = _device_without_tensors(self, values) if found is None else found.device
-        if carry is not None and (work := self.exchanged(carry, arguments)) is not None:
-            return work
         if scatters and len(self.regions) > 1:
             regions = ", ".join(self.regions)
             say_by_torch(f"a model's shards are in {regions} (hulk.device_mesh() has them in one region)")

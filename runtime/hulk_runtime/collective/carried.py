@@ -53,7 +53,7 @@ class Integers:
     def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
         self.tensors = tensors
         with torch.inference_mode(False):
-            self.vector_N = _joined(tensors).view(torch.uint8).to(torch.float32)
+            self.vector_N = _bytes(tensors)
 
     def give(self) -> None:
         """Bytes and their carries, the least first."""
@@ -75,7 +75,7 @@ class Gathered:
         self._places, self._dtype = tensors, own.dtype
         self.tensors = tensors if whole is None or not whole.is_cuda else [whole]
         with torch.inference_mode(False):
-            mine = _bytes(own)
+            mine = _bytes([own])
             self.vector_N = mine.new_zeros(len(tensors) * len(mine))
             self.vector_N[rank * len(mine) : (rank + 1) * len(mine)] = mine
 
@@ -91,7 +91,7 @@ class Sent:
         self.tensors: Sequence[torch.Tensor] = (tensor,)
         self._is_root = is_root
         with torch.inference_mode(False):
-            own = _bytes(tensor)
+            own = _bytes(self.tensors)
             self.vector_N = own if is_root else torch.zeros_like(own)
 
     def give(self) -> None:
@@ -100,8 +100,8 @@ class Sent:
             _give([self.vector_N.to(torch.uint8).view(self.tensors[0].dtype)], self.tensors)
 
 
-def _bytes(tensor: torch.Tensor) -> torch.Tensor:
-    return _joined([tensor]).view(torch.uint8).to(torch.float32)
+def _bytes(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
+    return _joined(tensors).view(torch.uint8).to(torch.float32)
 
 
 def _joined(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
