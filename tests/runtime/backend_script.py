@@ -263,6 +263,9 @@ def only_read() -> str:
     found = [torch.empty(2) for _ in range(size)]
     dist.all_gather(found, mine)
     assert [each.tolist() for each in found] == [[float(other)] * 2 for other in range(size)]
+    sent = mine if rank == 1 else torch.empty(2)
+    dist.broadcast(sent, src=1)
+    assert sent.tolist() == [1.0] * 2
     part, others = torch.empty(1), dist.group.WORLD.split_group(list(range(size)))
     others._reduce_scatter_base(part, torch.arange(float(size)), dist.ReduceScatterOptions()).wait()
     assert part.item() == rank * size

@@ -257,11 +257,14 @@ def _gathered(group: PlannedGroup, outputs: Any, inputs: Any) -> Carried | None:
 
 
 def _sent(group: PlannedGroup, tensors: Any, options: Any) -> Carried | None:
-    """From one rank to all."""
+    """From one rank, whose tensor is only read, to all."""
     own, root = _only(tensors), options if isinstance(options, int) else options.rootRank
-    if own is None or not _is_small(own, 1) or why_not_planned([own], (own.dtype,)):
+    if own is None or not _is_small(own, 1):
         return None
-    return Sent(own, is_root=root == group.rank())
+    is_root = root == group.rank()
+    if why_not_planned([own.detach().contiguous() if is_root else own], (own.dtype,)):
+        return None
+    return Sent(own, is_root=is_root)
 
 
 def _only(tensors: Any) -> torch.Tensor | None:
