@@ -20,23 +20,23 @@ class Rounds:
     """Of mode "local" what the plan passes on: DiLoCo's outer step, and how programs that can bring layers together.
 
     `fragments` of the layers come together in turn in each round, each merged `delay_steps` after its sum began. In the
-    first `warmup_steps` steps gradients are summed in every step. None is for the planner to choose, by the links; with
-    `any_precision` also whether outer gradients are sent as int8 or int4.
+    first `warmup_steps` steps gradients are summed in every step. None of these is for the planner to choose, by the
+    links; with `any_precision` also whether outer gradients are sent as int8 or int4. None of the outer step is for the
+    runtime, by the delay.
     """
 
-    outer_learning_rate: float = 0.7
-    outer_momentum: float = 0.9
+    outer_learning_rate: float | None = None
+    outer_momentum: float | None = None
     fragments: int | None = 1
     delay_steps: int | None = 0
     warmup_steps: int = 0
     any_precision: bool = False
 
     def __post_init__(self) -> None:
-        if not (0 < self.outer_learning_rate < math.inf and 0 <= self.outer_momentum < 1):
-            raise ValueError(
-                f"sync: outer learning rate {self.outer_learning_rate} must be > 0, momentum {self.outer_momentum} "
-                "in [0, 1)"
-            )
+        if self.outer_learning_rate is not None and not 0 < self.outer_learning_rate < math.inf:
+            raise ValueError(f"sync: outer learning rate {self.outer_learning_rate} must be > 0")
+        if self.outer_momentum is not None and not 0 <= self.outer_momentum < 1:
+            raise ValueError(f"sync: outer momentum {self.outer_momentum} must be in [0, 1)")
         if self.least_fragments < 1 or self.least_delay < 0 or self.warmup_steps < 0:
             raise ValueError(
                 f"sync: {self.fragments} fragments must be >= 1, {self.delay_steps} delay steps and "

@@ -41,7 +41,7 @@ def test_what_no_plan_can_do_is_refused_with_the_value_in_the_message(fields: di
     ("fields", "expected"),
     [
         ({"outer_learning_rate": 0.0}, r"outer learning rate 0\.0 must be > 0"),
-        ({"outer_momentum": 1.0}, r"momentum 1\.0 in \[0, 1\)"),
+        ({"outer_momentum": 1.0}, r"momentum 1\.0 must be in \[0, 1\)"),
         ({"fragments": 0}, "0 fragments must be >= 1"),
         ({"delay_steps": -1}, "-1 delay steps and 0 warmup steps >= 0"),
         ({"warmup_steps": -1}, "0 delay steps and -1 warmup steps >= 0"),

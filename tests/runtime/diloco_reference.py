@@ -73,7 +73,8 @@ def trained(
     optimizers = [inner(model) for model in models]
     named = dict(anchor.named_parameters())
     fragments = [list(part) for part in parts or [list(named)]]
-    make_outer = outer or (lambda ps: torch.optim.SGD(ps, lr=0.7, momentum=0.9, nesterov=True))
+    rate, momentum = (0.7, 0.9) if delay else (1.0, 0.5)
+    make_outer = outer or (lambda ps: torch.optim.SGD(ps, lr=rate, momentum=momentum, nesterov=True))
     outers = [make_outer([named[name] for name in names]) for names in fragments]
     under_way: list[tuple[int, int, list[torch.Tensor]]] = []
     begun = [0] * len(fragments)

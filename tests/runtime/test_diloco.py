@@ -186,6 +186,12 @@ def test_an_outer_step_has_a_learning_rate_and_a_momentum() -> None:
         hulk.Outer(momentum=1.0)
 
 
+def test_the_outer_step_is_by_the_delay_but_for_what_a_job_says() -> None:
+    assert (Job().outer(0), Job().outer(1)) == (hulk.Outer(1.0, 0.5), hulk.Outer(0.7, 0.9))
+    assert Job(outer_momentum=0.0).outer(0) == hulk.Outer(1.0, 0.0)
+    assert Job(outer_learning_rate=0.4).outer(3) == hulk.Outer(0.4, 0.9)
+
+
 def test_other_optimizers_are_refused() -> None:
     net, other = model(), model()
     with pytest.raises(ValueError, match="2 inner optimizers: DiLoCo counts the steps of one"):

@@ -50,7 +50,7 @@ stepper = LocalStepper(plan, group, task, 0)
 shares, starts = (1, 2, 3), (0, 1, 3)
 inner = [torch.optim.AdamW(model.parameters(), lr=0.01) for model in models]
 anchor = copy.deepcopy(models[0])
-lr, momentum = plan.sync.outer_learning_rate, plan.sync.outer_momentum
+lr, momentum = map(float, sys.argv[1:])
 outer = torch.optim.SGD(anchor.parameters(), lr=lr, momentum=momentum, nesterov=True)
 warm = plan.sync.warmup_steps
 for step in range(1, warm + 1):
@@ -105,11 +105,18 @@ dist.destroy_process_group()
 """
 
 
-@pytest.mark.parametrize("outer", [{}, {"outerLearningRate": 0.5, "outerMomentum": 0.6, "warmupSteps": 4}])
-def test_it_is_what_the_paper_writes_down(job, make_plan, make_training, outer):
+@pytest.mark.parametrize(
+    ("outer", "rate_and_momentum"),
+    [
+        ({}, ("1", "0.5")),
+        ({"delaySteps": 2}, ("1", "0.5")),
+        ({"outerLearningRate": 0.5, "outerMomentum": 0.6, "warmupSteps": 4}, ("0.5", "0.6")),
+    ],
+)
+def test_it_is_what_the_paper_writes_down(job, make_plan, make_training, outer, rate_and_momentum):
     training = make_training(3, steps=7 + outer.get("warmupSteps", 0), microBatch=2)
     plan = make_plan((1, 1, 1), shares=[1, 2, 3], sync={**local(3), **outer}, training=training)
-    for rank in job.run_ranks(plan, "-c", PROGRAM):
+    for rank in job.run_ranks(plan, "-c", PROGRAM, *rate_and_momentum):
         assert "as the paper has it" in rank.output
 
 

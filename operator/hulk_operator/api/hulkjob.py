@@ -126,9 +126,19 @@ class LocalSync(Resource):
         int, Field(ge=1, le=100_000, description="Optimizer steps of each replica between two synchronisations.")
     ] = 50
     outer_learning_rate: Annotated[
-        Decimal, Field(description="Of the outer step that moves all replicas by the mean of what each has moved.")
-    ] = "0.7"
-    outer_momentum: Annotated[Decimal, Field(description="Nesterov's, of the outer step; below 1.")] = "0.9"
+        Decimal | None,
+        Field(
+            description="Of the outer step that moves all replicas by the mean of what each has moved; absent = 0.7 "
+            "where sums are merged late (delaySteps), else 1."
+        ),
+    ] = None
+    outer_momentum: Annotated[
+        Decimal | None,
+        Field(
+            description="Nesterov's, of the outer step; below 1; absent = 0.9 where sums are merged late (delaySteps), "
+            "else 0.5."
+        ),
+    ] = None
     fragments: Annotated[
         int | None,
         Field(

@@ -252,14 +252,14 @@ TRAINING = (
 )
 LOCAL_SYNC = (
     Rule(
-        "double(self.outerLearningRate) > 0.0",
-        lambda self: float(self["outerLearningRate"]) > 0,
+        "!has(self.outerLearningRate) || double(self.outerLearningRate) > 0.0",
+        lambda self: float(self.get("outerLearningRate", 1)) > 0,
         "sync.local.outerLearningRate must be above 0",
         ".outerLearningRate",
     ),
     Rule(
-        "double(self.outerMomentum) < 1.0",
-        lambda self: float(self["outerMomentum"]) < 1,
+        "!has(self.outerMomentum) || double(self.outerMomentum) < 1.0",
+        lambda self: float(self.get("outerMomentum", 0)) < 1,
         "sync.local.outerMomentum must be below 1",
         ".outerMomentum",
     ),

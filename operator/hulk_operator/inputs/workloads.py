@@ -198,8 +198,8 @@ def _rounds(spec: HulkJobSpec, local: LocalSync) -> Rounds:
     is_whole = runs_training_loop(spec)
     warmup_steps = (spec.training.steps or 0) // WARMUP_PART if local.warmup_steps is None else local.warmup_steps
     return Rounds(
-        float(local.outer_learning_rate),
-        float(local.outer_momentum),
+        None if local.outer_learning_rate is None else float(local.outer_learning_rate),
+        None if local.outer_momentum is None else float(local.outer_momentum),
         1 if is_whole else local.fragments,
         0 if is_whole else local.delay_steps,
         warmup_steps,

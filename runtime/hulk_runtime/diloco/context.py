@@ -69,7 +69,7 @@ class DiLoCo:
         self._settings = Settings.chosen(sync_every, num_fragments, delay, mixing, compression, warmup)
         self._optimizer = trained.one_optimizer(inner_optimizer)
         self._model, self._given, self._weight = model, group, float(weight)
-        self._outer = Job.here().outer if outer is None else outer
+        self._outer = Job.here().outer(self._settings.delay) if outer is None else outer
         parameters = trained.parameters(model, self._optimizer)
         if fragments is None:  # a plan goes by the layers that a job says its model has
             fewer = min(self._settings.num_fragments, num_units(parameters))

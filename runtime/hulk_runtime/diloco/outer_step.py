@@ -30,6 +30,15 @@ class Outer:
 
 
 DILOCO: Final = Outer()
+AT_ONCE: Final = Outer(1.0, 0.5)
+
+
+def outer_for(delay: int) -> Outer:
+    """The default where sums are merged so many steps late: what loses least (docs/benchmarks/compression.md).
+
+    In a few dozen rounds DiLoCo's own momentum carries a model too far, unless late merges hold it back.
+    """
+    return DILOCO if delay else AT_ONCE
 
 
 class Nesterov:
