@@ -11,6 +11,8 @@ STREAMED = ("none", "int8", "int4")
 """How outer gradients may be sent where the planner chooses, those that lose least first."""
 WARMUP_PART = 5
 """Of all steps one in so many is before replicas train apart, if not said (docs/benchmarks/compression.md)."""
+AT_ONCE, LATE = (1.0, 0.5), (0.7, 0.9)
+"""Outer learning rate and momentum, if not said: of fragments that are merged at once, or late (the same page)."""
 ON_REGION_LOSS = ("restart", "continue")
 ENCRYPTIONS = ("wan", "none")
 
@@ -21,8 +23,8 @@ class Rounds:
 
     `fragments` of the layers come together in turn in each round, each merged `delay_steps` after its sum began. In the
     first `warmup_steps` steps gradients are summed in every step. None of these is for the planner to choose, by the
-    links; with `any_precision` also whether outer gradients are sent as int8 or int4. None of the outer step is for the
-    runtime, by the delay.
+    links; with `any_precision` also whether outer gradients are sent as int8 or int4. None of the outer step is by the
+    delay.
     """
 
     outer_learning_rate: float | None = None
@@ -42,6 +44,17 @@ class Rounds:
                 f"sync: {self.fragments} fragments must be >= 1, {self.delay_steps} delay steps and "
                 f"{self.warmup_steps} warmup steps >= 0"
             )
+
+    def planned(self, fragments: int, delay_steps: int) -> Rounds:
+        """With nothing left open."""
+        rate, momentum = LATE if delay_steps else AT_ONCE
+        return Rounds(
+            rate if self.outer_learning_rate is None else self.outer_learning_rate,
+            momentum if self.outer_momentum is None else self.outer_momentum,
+            fragments,
+            delay_steps,
+            self.warmup_steps,
+        )
 
     @property
     def least_fragments(self) -> int:

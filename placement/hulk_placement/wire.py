@@ -142,20 +142,22 @@ def _collective_to_wire(plan: Plan, rounds: Rounds) -> dict[str, Any]:
     """The keys that only some plans have: flows of Hulk's own all-reduce, and how often the replicas come together."""
     body: dict[str, Any] = {} if plan.collective is None else {"collective": as_document(plan.collective)}
     if plan.inner_steps is not None:
-        streaming = replace(rounds, fragments=plan.fragments, delay_steps=plan.delay_steps)
-        body["sync"] = {"mode": "local", "innerSteps": plan.inner_steps, **_rounds_to_wire(streaming)}
+        planned = rounds.planned(plan.fragments, plan.delay_steps)
+        body["sync"] = {"mode": "local", "innerSteps": plan.inner_steps, **_rounds_to_wire(planned)}
     return body
 
 
 _STREAMING = {"fragments": "fragments", "delaySteps": "delay_steps"}
 _OUTER = {"outerLearningRate": "outer_learning_rate", "outerMomentum": "outer_momentum", "warmupSteps": "warmup_steps"}
 _ROUNDS = _OUTER | _STREAMING
+_UNSAID = Rounds(0.7, 0.9)
+"""What a plan means that says nothing, to any runtime."""
 
 
 def _rounds_to_wire(rounds: Rounds) -> dict[str, Any]:
-    """What differs from what an older runtime does."""
+    """What is not as where nothing is said."""
     found = {key: getattr(rounds, name) for key, name in _ROUNDS.items()}
-    return {key: value for key, value in found.items() if value != getattr(DILOCO, _ROUNDS[key])}
+    return {key: value for key, value in found.items() if value != getattr(_UNSAID, _ROUNDS[key])}
 
 
 def _rounds_from_wire(sync: Mapping[str, Any]) -> dict[str, Any]:
@@ -164,6 +166,12 @@ def _rounds_from_wire(sync: Mapping[str, Any]) -> dict[str, Any]:
         return {}
     found = {name: sync[key] for key, name in _STREAMING.items() if key in sync}
     return {"inner_steps": sync["innerSteps"], **found}
+
+
+def _outer_from_wire(sync: Mapping[str, Any]) -> Rounds:
+    if sync.get("mode") != "local":
+        return DILOCO
+    return replace(_UNSAID, **{_OUTER[key]: value for key, value in sync.items() if key in _OUTER})
 
 
 def _transport_to_wire(plan: Plan, meta: Meta) -> dict[str, Any]:
@@ -302,6 +310,6 @@ def _meta_from_wire(body: dict[str, Any]) -> Meta:
         shape=None if body["model"] is None else _shape_from_wire(body["model"]),
         gradient_bytes=body.get("transport", {}).get("gradientBytes", 0),
         interface=body.get("transport", {}).get("interface"),
-        rounds=Rounds(**{_OUTER[key]: value for key, value in body.get("sync", {}).items() if key in _OUTER}),
+        rounds=_outer_from_wire(body.get("sync", {})),
         nearest_stores=tuple((region, other) for region, other in body.get("nearestStores", ())),
     )

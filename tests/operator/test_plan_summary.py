@@ -11,6 +11,7 @@ from hulk_operator.metrics import RingPlace, ring
 from hulk_operator.reconcile.plan_summary import plan_summary, prediction_summary
 from hulk_placement.model import Model, Transformer
 from hulk_placement.plan import NOT_PREDICTED, Layout, Plan, WorkerSlot
+from hulk_placement.sync import Rounds
 from hulk_placement.topology import Machine, Topology
 from rich.console import Console
 
@@ -26,7 +27,9 @@ def plan(layout: Layout, stages: tuple[int, ...], workers: dict[str, int]) -> Pl
 
 
 def summary(found: Plan) -> PlanSummary:
-    return plan_summary(HulkJob.model_validate(job({})), found, "digest", TOPOLOGY, MODEL, warmup_steps=200)
+    return plan_summary(
+        HulkJob.model_validate(job({})), found, "digest", TOPOLOGY, MODEL, rounds=Rounds(warmup_steps=200)
+    )
 
 
 def places(found: Plan) -> list[tuple[str, int, int, tuple[str, ...]]]:
@@ -89,6 +92,7 @@ def test_replicas_that_train_apart_say_how_they_come_together_and_how_little_the
     found, now = summary(apart).rounds, datetime(2026, 1, 1, tzinfo=UTC)
     assert found is not None
     expected = {"inner_steps": 50, "fragments": 4, "delay_steps": 2, "compression": "none", "warmup_steps": 200}
+    expected |= {"outer_learning_rate": "0.7", "outer_momentum": "0.9"}
     assert found.model_dump() == expected
     assert prediction_summary(waits, apart, "assumed", now).utilisation_percent == 96
     assert summary(every).rounds is None
@@ -98,5 +102,8 @@ def test_replicas_that_train_apart_say_how_they_come_together_and_how_little_the
     shown = found_job.model_copy(update={"status": found_job.status.model_copy(update=status)})
     console = Console(file=StringIO(), width=200)
     console.print(tables.job_state(shown, now))
-    words = "50 steps in 4 fragments, each merged 2 steps late; the first 200 together; predicted utilisation 96%"
+    words = (
+        "50 steps in 4 fragments, each merged 2 steps late; outer learning rate 0.7, momentum 0.9; the first 200 "
+        "together; predicted utilisation 96%"
+    )
     assert words in console.file.getvalue()  # type: ignore[attr-defined]

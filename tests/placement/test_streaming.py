@@ -23,6 +23,7 @@ from hulk_placement.topology import Link, Machine, Topology
 from hulk_placement.workload import Workload
 from hulk_runtime.diloco.fragments import num_units as runtime_units
 from hulk_runtime.diloco.fragments import strided
+from hulk_runtime.diloco.outer_step import Outer, outer_for
 from hulk_runtime.diloco.settings import Job
 from hulk_runtime.plan import wire as runtime_wire
 from hypothesis import given, settings
@@ -213,6 +214,25 @@ def test_the_runtime_trains_as_the_plan_says() -> None:
     assert found.compression == plan.collective.compression == "int8"
     assert (decoded.fragments, decoded.delay_steps) == (plan.fragments, plan.delay_steps)
     assert wire.encode(decoded, meta) == blob
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        (Rounds(), (1.0, 0.5)),
+        (Rounds(delay_steps=3), (0.7, 0.9)),
+        (Rounds(outer_momentum=0.0), (1.0, 0.0)),
+        (Rounds(outer_learning_rate=0.4, delay_steps=3), (0.4, 0.9)),
+    ],
+)
+def test_the_outer_step_is_by_the_delay_but_for_what_a_job_says(asked: Rounds, expected: tuple[float, float]) -> None:
+    sync = Sync("local", 25, rounds=asked)
+    plan = planned(sync, 5)
+    blob = wire.encode(plan, wire.Meta.of(job(sync), operator_version="test", steps=1))
+    assert Job.of(runtime_wire.decode(blob)).outer == Outer(*expected)
+    assert wire.encode(*wire.decode(blob)) == blob
+    by_hand, default = outer_for(plan.delay_steps), Rounds().planned(1, plan.delay_steps)
+    assert (by_hand.learning_rate, by_hand.momentum) == (default.outer_learning_rate, default.outer_momentum)
 
 
 def test_why_says_from_which_bandwidth_on_each_way_hardly_waits() -> None:

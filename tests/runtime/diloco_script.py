@@ -33,6 +33,7 @@ from torch.utils._pytree import tree_map
 
 PARTS = [["0.weight", "0.bias"], ["2.weight", "2.bias"], ["4.weight", "4.bias"]]
 NOWHERE = IPv6Address("::")
+LOCAL = {"mode": "local", "innerSteps": 3, "outerLearningRate": 1.0, "outerMomentum": 0.5}
 TRAINING = {"globalBatch": 6, "precision": "fp32", "optimizer": "adamw", "steps": 7}
 STREAMING = {"sync_every": 6, "fragments": 3, "delay": 2}
 
@@ -80,7 +81,7 @@ def loop_of_the_runtime() -> None:
         return torch.nn.functional.mse_loss(model(x[mine]), y[mine])
 
     body = {**json.loads(gzip.decompress(Path(os.environ["HULK_PLAN"]).read_bytes())), "shares": shares}
-    plan = document.read(wire.Plan, {**body, "sync": {"mode": "local", "innerSteps": 3}, "training": TRAINING})
+    plan = document.read(wire.Plan, {**body, "sync": LOCAL, "training": TRAINING})
     task = SimpleNamespace(module=models[0], learning_rate=0.01, loss=lambda step, mine: loss(models[0], step, mine))
     stepper = LocalStepper(plan, Group(rank, 2, "gloo", torch.device("cpu"), {1 - rank: NOWHERE}), task, 0)
     optimizer = torch.optim.AdamW(models[1].parameters(), lr=0.01)

@@ -181,15 +181,9 @@ def test_what_cannot_be_is_refused_with_the_numbers(settings: dict[str, Any], wo
 
 def test_an_outer_step_has_a_learning_rate_and_a_momentum() -> None:
     with pytest.raises(ValueError, match=r"learning rate 0\.0 must be > 0, momentum 0\.9"):
-        hulk.Outer(learning_rate=0.0)
+        hulk.Outer(0.0, 0.9)
     with pytest.raises(ValueError, match=r"momentum 1\.0 in \[0, 1\)"):
-        hulk.Outer(momentum=1.0)
-
-
-def test_the_outer_step_is_by_the_delay_but_for_what_a_job_says() -> None:
-    assert (Job().outer(0), Job().outer(1)) == (hulk.Outer(1.0, 0.5), hulk.Outer(0.7, 0.9))
-    assert Job(outer_momentum=0.0).outer(0) == hulk.Outer(1.0, 0.0)
-    assert Job(outer_learning_rate=0.4).outer(3) == hulk.Outer(0.4, 0.9)
+        hulk.Outer(0.7, 1.0)
 
 
 def test_other_optimizers_are_refused() -> None:

@@ -108,8 +108,7 @@ dist.destroy_process_group()
 @pytest.mark.parametrize(
     ("outer", "rate_and_momentum"),
     [
-        ({}, ("1", "0.5")),
-        ({"delaySteps": 2}, ("1", "0.5")),
+        ({}, ("0.7", "0.9")),
         ({"outerLearningRate": 0.5, "outerMomentum": 0.6, "warmupSteps": 4}, ("0.5", "0.6")),
     ],
 )

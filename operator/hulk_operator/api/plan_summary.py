@@ -115,6 +115,8 @@ class RoundsSummary(Resource):
     warmup_steps: Annotated[
         int, Field(ge=0, le=MAX_STEPS, description="First steps, in each of which gradients are summed.")
     ] = 0
+    outer_learning_rate: Annotated[Decimal | None, Field(description="Of the outer step.")] = None
+    outer_momentum: Annotated[Decimal | None, Field(description="Nesterov's, of the outer step.")] = None
 
 
 class PlanSummary(Resource):

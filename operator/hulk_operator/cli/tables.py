@@ -278,11 +278,13 @@ def _rounds_words(rounds: RoundsSummary, prediction: PredictionSummary | None) -
     """How replicas that train apart come together, and what part of a step they are predicted not to wait."""
     late = f", each merged {counted(rounds.delay_steps, 'step')} late" if rounds.delay_steps else ""
     short = "" if rounds.compression == "none" else f", as {rounds.compression}"
+    rate, momentum = rounds.outer_learning_rate, rounds.outer_momentum
+    outer = "" if rate is None else f"; outer learning rate {rate}, momentum {momentum}"
     together = f"; the first {rounds.warmup_steps} together" if rounds.warmup_steps else ""
     percent = None if prediction is None else prediction.utilisation_percent
     busy = "" if percent is None else f"; predicted utilisation {percent}%"
     parts = f"{counted(rounds.inner_steps, 'step')} in {counted(rounds.fragments, 'fragment')}"
-    return f"{parts}{late}{short}{together}{busy}"
+    return f"{parts}{late}{short}{outer}{together}{busy}"
 
 
 def explained(report: ExplainReport, job: HulkJob, now: datetime) -> RenderableType:

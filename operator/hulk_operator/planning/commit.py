@@ -87,8 +87,7 @@ async def planned(
     meta = wire.Meta.of(workload, operator_version=version(), steps=job.spec.training.num_steps, interface=interface)
     meta = replace(meta, nearest_stores=nearest_stores(job.spec.checkpoint, plan, topology))
     full = FullPlan(plan, wire.encode(plan, meta), wire.document(plan, meta)["digest"], meta.steps, basis)
-    warmup_steps = workload.sync.rounds.warmup_steps
-    summary = plan_summary(job, plan, full.digest, topology, workload.model, host_ports, warmup_steps)
+    summary = plan_summary(job, plan, full.digest, topology, workload.model, host_ports, workload.sync.rounds)
     return Planned(job.metadata.generation, full, summary, prediction, share, workload.model.notes)
 
 

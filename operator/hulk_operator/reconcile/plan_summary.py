@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from datetime import datetime
+from decimal import Decimal
 from itertools import chain, groupby, islice, pairwise
 from typing import Literal
 
@@ -10,6 +11,7 @@ from hulk_placement.layer_pins import as_spans
 from hulk_placement.model import Model
 from hulk_placement.plan import Plan, Prediction
 from hulk_placement.report.units import duration
+from hulk_placement.sync import DILOCO, Rounds
 from hulk_placement.topology import Topology
 
 from hulk_operator import names
@@ -58,11 +60,11 @@ def plan_summary(
     topology: Topology,
     model: Model,
     host_ports: HostPorts | None = None,
-    warmup_steps: int = 0,
+    rounds: Rounds = DILOCO,
 ) -> PlanSummary:
     """The plan by regions and stages, its ring order folded, and its slowest link as it is known now.
 
-    `warmup_steps`: of a job whose replicas train apart.
+    `rounds`: as the job asks for them, where its replicas train apart.
     """
     regions = sorted({worker.region for worker in plan.workers})
     return PlanSummary(
@@ -80,7 +82,7 @@ def plan_summary(
         largest_share=max(plan.shares),
         layout=_layout(plan),
         schedule=plan.schedule if plan.layout.pipeline > 1 else "",
-        rounds=_rounds(plan, warmup_steps),
+        rounds=_rounds(plan, rounds),
         regions=tuple(_share(plan, region) for region in regions),
         layers=tuple(_places(plan, model.num_layers))[:MAX_PLACES],
         stages=tuple(islice(_stages(plan, model.num_layers), MAX_STAGES)),
@@ -126,16 +128,23 @@ def _price_per_hour(plan: Plan, topology: Topology) -> str | None:
     return f"{accelerators_per_s(plan, topology) * 3600:.4f}"
 
 
-def _rounds(plan: Plan, warmup_steps: int) -> RoundsSummary | None:
+def _rounds(plan: Plan, asked: Rounds) -> RoundsSummary | None:
     if plan.inner_steps is None:
         return None
+    rounds = asked.planned(plan.fragments, plan.delay_steps)
     return RoundsSummary(
         inner_steps=plan.inner_steps,
         fragments=plan.fragments,
         delay_steps=plan.delay_steps,
         compression="none" if plan.collective is None else plan.collective.compression,
-        warmup_steps=warmup_steps,
+        warmup_steps=rounds.warmup_steps,
+        outer_learning_rate=_decimal(rounds.outer_learning_rate),
+        outer_momentum=_decimal(rounds.outer_momentum),
     )
+
+
+def _decimal(value: float | None) -> str | None:
+    return None if value is None else format(Decimal(str(value)).normalize(), "f")
 
 
 def _layout(plan: Plan) -> Layout:

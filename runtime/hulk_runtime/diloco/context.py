@@ -27,7 +27,7 @@ from hulk_runtime.diloco import ddp_apart, replicas, state, trained
 from hulk_runtime.diloco.ddp_apart import Apart
 from hulk_runtime.diloco.fragment import Fragment, UnderWay
 from hulk_runtime.diloco.fragments import num_units
-from hulk_runtime.diloco.outer_step import Factory, Outer
+from hulk_runtime.diloco.outer_step import Factory, Outer, outer_for
 from hulk_runtime.diloco.replicas import Introduction
 from hulk_runtime.diloco.settings import Job, Settings
 from hulk_runtime.diloco.sums import Sums, sums_of
@@ -37,14 +37,15 @@ _entered: Final["weakref.WeakSet[torch.optim.Optimizer]"] = weakref.WeakSet()
 
 
 class DiLoCo:
-    """A context in which replicas train apart; what a script leaves out is as its job says, or as DiLoCo does.
+    """A context in which replicas train apart; what a script leaves out is as its job says.
 
     `fragments`: their number, or the modules that each is made of. `outer`: an `Outer`, or what makes one of torch's
-    optimizers of a list of parameters. `mixing`: what part of a replica's own parameters is left by a merge; 0.5 with a
-    delay, else 0. `compression`: none, bf16, int8 or int4, of outer gradients, with error feedback. `group`: the ranks
-    that hold the same parameters; absent: found. `warmup`: steps before the first round, in which gradients are summed;
-    those of a job are less by the steps that the inner optimizer has made when a context is entered without a state.
-    `weight`: what this replica counts, such as its sequences per step.
+    optimizers of a list of parameters; absent: `Outer(1, 0.5)`, with a delay `Outer(0.7, 0.9)`. `mixing`: what part of
+    a replica's own parameters is left by a merge; 0.5 with a delay, else 0. `compression`: none, bf16, int8 or int4, of
+    outer gradients, with error feedback. `group`: the ranks that hold the same parameters; absent: found. `warmup`:
+    steps before the first round, in which gradients are summed; those of a job are less by the steps that the inner
+    optimizer has made when a context is entered without a state. `weight`: what this replica counts, such as its
+    sequences per step.
     Raises ValueError, with the numbers, for what cannot be.
     """
 
@@ -69,7 +70,8 @@ class DiLoCo:
         self._settings = Settings.chosen(sync_every, num_fragments, delay, mixing, compression, warmup)
         self._optimizer = trained.one_optimizer(inner_optimizer)
         self._model, self._given, self._weight = model, group, float(weight)
-        self._outer = Job.here().outer(self._settings.delay) if outer is None else outer
+        default = Job.here().outer or outer_for(self._settings.delay)
+        self._outer = default if outer is None else outer
         parameters = trained.parameters(model, self._optimizer)
         if fragments is None:  # a plan goes by the layers that a job says its model has
             fewer = min(self._settings.num_fragments, num_units(parameters))

@@ -19,8 +19,8 @@ Factory = Callable[[list[torch.Tensor]], torch.optim.Optimizer]
 class Outer:
     """The outer step's learning rate and momentum; 1 and 0 are the mean of the replicas' parameters."""
 
-    learning_rate: float = 0.7
-    momentum: float = 0.9
+    learning_rate: float
+    momentum: float
 
     def __post_init__(self) -> None:
         if not (self.learning_rate > 0 and math.isfinite(self.learning_rate) and 0 <= self.momentum < 1):
@@ -29,14 +29,16 @@ class Outer:
             )
 
 
-DILOCO: Final = Outer()
+DILOCO: Final = Outer(0.7, 0.9)
+"""The paper's."""
 AT_ONCE: Final = Outer(1.0, 0.5)
 
 
 def outer_for(delay: int) -> Outer:
-    """The default where sums are merged so many steps late: what loses least (docs/benchmarks/compression.md).
+    """The default where sums are merged so many steps late, as plans have it (`hulk_placement.sync`).
 
-    In a few dozen rounds DiLoCo's own momentum carries a model too far, unless late merges hold it back.
+    In a few dozen rounds DiLoCo's own momentum carries a model too far, unless late merges hold it back: measured, in
+    docs/benchmarks/compression.md.
     """
     return DILOCO if delay else AT_ONCE
 

@@ -1,4 +1,4 @@
-"""How often replicas come together, and how: as a script says, or else as its job, or else as DiLoCo does."""
+"""How often replicas come together, and how: as a script says, or else as its job."""
 
 import math
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from typing import Final
 
 from hulk_runtime.collective import planned_sums
 from hulk_runtime.collective.reduction.compression import CODECS
-from hulk_runtime.diloco.outer_step import Outer, outer_for
+from hulk_runtime.diloco.outer_step import Outer
 from hulk_runtime.plan.wire import Plan
 
 SYNC_EVERY: Final = 50
@@ -86,36 +86,25 @@ class Job:
     delay: int = 0
     compression: str = "none"
     warmup: int = 0
-    outer_learning_rate: float | None = None
-    outer_momentum: float | None = None
+    outer: Outer | None = None
 
     @classmethod
     def here(cls) -> "Job":
-        """Of the plan that this process's environment names; in a run by hand all is left open."""
+        """Of the plan that this process's environment names; a run by hand has none."""
         plan = planned_sums.plan()
         return cls() if plan is None else cls.of(plan)
 
     @classmethod
     def of(cls, plan: Plan) -> "Job":
-        """Of a plan."""
+        """Of a plan; of replicas that come together in every step it says the compression alone."""
         compression = plan.collective.compression if plan.collective is not None else "none"
         if plan.sync is None or plan.sync.mode != "local":
             return cls(compression=compression)
         sync = plan.sync
-        return cls(
-            sync.inner_steps,
-            sync.fragments,
-            sync.delay_steps,
-            compression,
-            sync.warmup_steps,
-            sync.outer_learning_rate,
-            sync.outer_momentum,
-        )
+        return cls(sync.inner_steps, sync.fragments, sync.delay_steps, compression, sync.warmup_steps, outer_of(plan))
 
-    def outer(self, delay: int) -> Outer:
-        """The outer step where sums are merged so many steps late."""
-        rate, momentum, default = self.outer_learning_rate, self.outer_momentum, outer_for(delay)
-        return Outer(
-            default.learning_rate if rate is None else rate,
-            default.momentum if momentum is None else momentum,
-        )
+
+def outer_of(plan: Plan) -> Outer:
+    """The outer step of a plan in mode local."""
+    assert plan.sync is not None
+    return Outer(plan.sync.outer_learning_rate, plan.sync.outer_momentum)

@@ -106,14 +106,14 @@ class Prediction:
 class Sync:
     """How often the replicas come together: `local` only every `inner_steps` steps, the others in every step.
 
-    The rest is of `local`: the outer step (None: by the delay), for scripts how many fragments come together in turn,
-    merged how many steps late, and the first steps, which all take together.
+    The rest is of `local`: the outer step, for scripts how many fragments come together in turn, merged how many steps
+    late, and the first steps, which all take together.
     """
 
     mode: Literal["ring", "wan", "local"]
     inner_steps: Positive = 1
-    outer_learning_rate: Annotated[float, Must("be > 0", lambda rate: rate > 0)] | None = None
-    outer_momentum: Annotated[float, Must("be >= 0 and < 1", lambda momentum: 0 <= momentum < 1)] | None = None
+    outer_learning_rate: Annotated[float, Must("be > 0", lambda rate: rate > 0)] = 0.7
+    outer_momentum: Annotated[float, Must("be >= 0 and < 1", lambda momentum: 0 <= momentum < 1)] = 0.9
     fragments: Positive = 1
     delay_steps: Natural = 0
     warmup_steps: Natural = 0

@@ -5,7 +5,7 @@ its own parameters p_r with its own share of the step's global batch, so that a 
 synchronous steps. The outer step moves the anchor, from which all began the round:
 
     g = sum over ranks of share_r / batch x (anchor - p_r)      one all-reduce
-    v = momentum v + g
+    v = momentum v + g                                          momentum and learning rate are the plan's
     anchor = anchor - learning rate (g + momentum v)            where all begin the next round
 
 A rank keeps its inner optimizer's vectors to itself, but for what goes into a checkpoint: before that they become their
@@ -21,7 +21,7 @@ import torch
 
 from hulk_runtime.collective.process_group import Group
 from hulk_runtime.diloco.outer_step import Nesterov
-from hulk_runtime.diloco.settings import Job
+from hulk_runtime.diloco.settings import outer_of
 from hulk_runtime.plan.wire import Plan
 from hulk_runtime.training.data_parallel import RankReport, StepReport
 from hulk_runtime.training.stepper import Stepper, Task, Timing
@@ -39,7 +39,7 @@ class LocalStepper(Stepper):
         self._inner_steps, self._warmup = plan.inner_steps, plan.warmup_steps
         self._global_batch = plan.training.global_batch
         self._last_step = plan.training.steps
-        outer = Job.of(plan).outer(delay=0)
+        outer = outer_of(plan)
         self._outer = Nesterov(self.flat.parameters_N, outer.momentum)
         self._outer_learning_rate = outer.learning_rate
         self._anchor_N = torch.empty_like(self.flat.parameters_N)
