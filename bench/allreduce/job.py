@@ -1,6 +1,6 @@
 """The plan that a job of equal workers gets on all nodes of a case, one a node: as the operator has it made.
 
-DDP's, or a script's with a replica in each region, sharded over its nodes. Its flows, its number of buckets and its
+DDP's, or a script's with a replica in each region, divided among its nodes. Its flows, its number of buckets and its
 prediction come from the planner's own search and evaluator (`cost.predict`); the bench gives it the links of the lab's
 file and how long a step computes.
 """
@@ -13,7 +13,7 @@ from dataclasses import replace
 from hulk_placement.layouts.reducing import with_all_flows
 from hulk_placement.model import Model
 from hulk_placement.model.layer import Layer
-from hulk_placement.plan import Plan
+from hulk_placement.plan import Plan, WorkerSlot
 from hulk_placement.solve import solve
 from hulk_placement.sync import Sync
 from hulk_placement.topology import Link, Machine, Topology
@@ -26,8 +26,12 @@ SEQUENCE_FLOPS = 1e9
 """Any figure: machines are said to be as fast as the step that was timed."""
 
 
-def workload(case: Case, num_bytes: int) -> Workload:
-    """Equal DDP workers, one a node, by Hulk's own all-reduce."""
+SYNC = Sync("wan")
+"""In every step."""
+
+
+def workload(case: Case, num_bytes: int, sync: Sync = SYNC) -> Workload:
+    """Equal workers with the whole model, one a node, by Hulk's own all-reduce; `num_bytes` of gradients."""
     names = tuple(f"node-{rank}" for rank in range(case.num_nodes))
     return Workload(
         "bench/ddp",
@@ -37,31 +41,44 @@ def workload(case: Case, num_bytes: int) -> Workload:
         min_workers=len(names),
         max_workers=len(names),
         pins=names,
-        sync=Sync("wan"),
+        sync=sync,
     )
 
 
-def planned(case: Case, num_bytes: int, compute_s: float) -> Plan:
+def planned(case: Case, num_bytes: int, compute_s: float, sync: Sync = SYNC) -> Plan:
     """By Hulk's own all-reduce, ranks in the lab's order; `compute_s` of a step without any sum."""
-    asked = workload(case, num_bytes)
+    asked = workload(case, num_bytes, sync)
     return solve([asked], [], _topology(case, compute_s)).plans[asked.key]
 
 
-def sharded_workload(case: Case, num_layers: int, num_bytes: int) -> Workload:
-    """A script with so many equal layers, of which torch sums each by itself; as many shards as a region has nodes."""
-    (shard,) = set(case.counts)
+def divided_workload(case: Case, num_layers: int, num_bytes: int, *, is_tensor: bool = False) -> Workload:
+    """A script with so many equal layers, of which torch sums each by itself: of as many ranks as a region has nodes.
+
+    They are shards, or tensor ranks: these the planner has on one machine alone, here a region.
+    """
+    (width,) = set(case.counts)
     (whole,) = Model.of_totals(num_bytes // 4, SEQUENCE_FLOPS).layers
     each = whole.num_parameters // num_layers, whole.forward_flops / num_layers, whole.backward_flops / num_layers
     model = Model(tuple(Layer(f"layers.{number}", *each, 0, 0) for number in range(num_layers)))
-    return replace(workload(case, num_bytes), model=model, pins=(), micro_batch=1, shard=shard, sums_by_layer=True)
+    asked = replace(workload(case, num_bytes), model=model, pins=(), micro_batch=1, sums_by_layer=True)
+    if is_tensor:
+        return replace(asked, candidates=dict.fromkeys(case.region_names, width), tensor=width)
+    return replace(asked, shard=width)
 
 
-def sharded(case: Case, num_layers: int, num_bytes: int, compute_s: float) -> Plan:
+def divided(case: Case, num_layers: int, num_bytes: int, compute_s: float, *, is_tensor: bool = False) -> Plan:
     """Of such a script, by Hulk's own all-reduce; ranks in the lab's order, as replicas are alike."""
-    asked, topology = sharded_workload(case, num_layers, num_bytes), _topology(case, compute_s)
-    plan = solve([asked], [], topology).plans[asked.key]
-    ordered = replace(plan, workers=tuple(sorted(plan.workers, key=lambda worker: int(worker.machine.split("-")[1]))))
+    asked, topology = divided_workload(case, num_layers, num_bytes, is_tensor=is_tensor), _topology(case, compute_s)
+    plan = solve([asked], [], _whole_regions(topology, asked) if is_tensor else topology).plans[asked.key]
+    ordered = replace(plan, workers=tuple(WorkerSlot(node.name, node.region, 1) for node in topology.machines))
     return with_all_flows(ordered, asked, topology, lambda: math.inf)
+
+
+def _whole_regions(topology: Topology, asked: Workload) -> Topology:
+    """A machine in place of each region's nodes, as fast as they."""
+    speed = topology.machines[0].flops_per_s
+    machines = (Machine(name, name, num_accelerators=num, flops_per_s=speed) for name, num in asked.candidates.items())
+    return replace(topology, machines=tuple(machines))
 
 
 def _topology(case: Case, compute_s: float) -> Topology:

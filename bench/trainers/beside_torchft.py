@@ -12,16 +12,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hulk_lab.wan import relay
+from hulk_placement.sync import Rounds, Sync
 from hulk_runtime.examples.gpt_model import Gpt
 from rich.console import Console
 from rich.table import Table
 
+from bench.allreduce import job
 from bench.allreduce.case import Case
 from bench.allreduce.gang import Gang
 from bench.conditions import Watch, one_that_counts
 from bench.raw import Raw
-from bench.trainers.planned import INSTRUMENTED, Planned, planned, with_packages
-from bench.trainers.replica import DELAY, SYNC_EVERY, TRAINED_HERE
+from bench.trainers.planned import INSTRUMENTED, MOST_OFF, Planned, off, planned, with_packages
+from bench.trainers.replica import DELAY, FRAGMENTS, OUTER_MOMENTUM, OUTER_RATE, SYNC_EVERY, TRAINED_HERE
 from bench.verdicts import verdict
 
 SCRIPT = str(Path(__file__).with_name("replica.py"))
@@ -60,17 +62,18 @@ class Run:
 def table(console: Console, raw: Raw, short: bool) -> None:
     """One table, then the verdict."""
     num_steps = SHORT_STEPS if short else NUM_STEPS
-    num_values = sum(one.numel() for one in Gpt(TRAINED_HERE.model).parameters())
+    num_values, predicted_s = num_parameters(), predicted_step_s()
     with planned(CASE, 4 * num_values, COMPUTE_S) as up:
         runs = {way: one_that_counts(_once, up, way, num_steps) for way in (TORCHFT, HULK)}
     for each in runs.values():
         raw.add(each)
     loss = max(one.looks[-1].loss for one in runs.values())
-    found = Table("way", "step s", "of which compute", "kB sent a step", "loss", f"s to {loss:.3f}", "")
+    found = Table("way", "step s", "predicted s", "of which compute", "kB sent a step", "loss", f"s to {loss:.3f}", "")
     for way, one in runs.items():
         found.add_row(
             NAMES[way],
             f"{one.step_s:.3f}",
+            f"{predicted_s:.3f}" if way == HULK else "",
             f"{COMPUTE_S / one.step_s:.0%}",
             f"{one.sent_bytes / 1e3:.0f}",
             f"{one.looks[-1].loss:.4f}",
@@ -79,12 +82,26 @@ def table(console: Console, raw: Raw, short: bool) -> None:
         )
     console.print(
         f"{num_values / 1e6:.2f} M parameters, {num_steps} steps of {COMPUTE_S:g} s of compute, {CASE}, rounds of "
-        f"{SYNC_EVERY} steps, 4 fragments merged {DELAY} steps late; loss in nats per byte of other text"
+        f"{SYNC_EVERY} steps, {FRAGMENTS} fragments merged {DELAY} steps late; loss in nats per byte of other text"
     )
     console.print(found)
     ratio = seconds_to(loss, runs[TORCHFT].looks) / seconds_to(loss, runs[HULK].looks)
     counts = all(one.valid for one in runs.values())
+    error = abs(off(predicted_s, runs[HULK].step_s)) if runs[HULK].valid else None
     console.print(verdict("time to a loss, torchft / Hulk", ratio if counts else None, "at least", 1.0))
+    console.print(verdict(f"{NAMES[HULK]}: % that its prediction is off", error, "at most", MOST_OFF))
+
+
+def num_parameters() -> int:
+    """Of what is trained."""
+    return sum(one.numel() for one in Gpt(TRAINED_HERE.model).parameters())
+
+
+def predicted_step_s() -> float:
+    """Of a job whose replicas train apart as the script's do, in equal fragments."""
+    rounds = Rounds(OUTER_RATE, OUTER_MOMENTUM, FRAGMENTS, DELAY)
+    plan = job.planned(CASE, 4 * num_parameters(), COMPUTE_S, Sync("local", SYNC_EVERY, rounds=rounds))
+    return plan.prediction.step_s
 
 
 def seconds_to(loss: float, looks: Sequence[Look]) -> float:

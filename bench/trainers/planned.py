@@ -24,6 +24,8 @@ from bench.allreduce.profiles import lab_spec
 
 INSTRUMENTED = str(Path(_package).with_name("__main__.py"))
 """Runs a script as in a pod."""
+MOST_OFF = 5.0
+"""Per cent of a step, of a prediction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +39,18 @@ class Planned:
 
     def having(self, plan: Plan, workload: Workload) -> Planned:
         """On the same network, another plan."""
-        blob = self.folder / f"{workload.key.replace('/', '-')}-{workload.shard}.json.gz"
+        blob = self.folder / f"{len(list(self.folder.iterdir()))}.json.gz"
         blob.write_bytes(wire.encode(plan, Meta.of(workload, operator_version="bench", steps=1)))
         return replace(self, variables={**self.variables, "HULK_PLAN": str(blob)}, step_s=plan.prediction.step_s)
+
+
+def off(predicted_s: float, measured_s: float) -> float:
+    """Per cent by which a prediction is too long.
+
+    >>> off(1.5, 2.0)
+    -25.0
+    """
+    return 100 * (predicted_s / measured_s - 1)
 
 
 def with_packages(group: str) -> dict[str, str]:

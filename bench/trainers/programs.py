@@ -8,6 +8,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import torch
@@ -16,6 +17,8 @@ import torch.distributed as dist
 from bench.trainers.script import LEARNING_RATE, NUM_TIMED, NUM_WARMING, WIDTH, Layer, say_step, say_weights
 
 NUM_STEPS, BATCH, LORA_RANK = NUM_WARMING + NUM_TIMED, 8, 64
+LORA_BYTES = 2 * LORA_RANK * WIDTH * 4
+"""Of a layer's adapters."""
 
 
 class Steps:
@@ -152,8 +155,11 @@ def peft(model: torch.nn.Module) -> torch.nn.Module:
     return transformers(get_peft_model(model, LoraConfig(r=LORA_RANK, target_modules=r"\d+")))
 
 
-def fsdp_tensor(model: torch.nn.Module) -> torch.nn.Module:
-    """FSDP2 over replicas and tensor parallelism inside a region, as torchtitan composes them."""
+def fsdp_tensor(model: torch.nn.Module, *, is_alone: bool = False) -> torch.nn.Module:
+    """FSDP2 over replicas and tensor parallelism inside a region, as torchtitan composes them.
+
+    `is_alone`: replicas know nothing of each other.
+    """
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
     from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
@@ -164,9 +170,10 @@ def fsdp_tensor(model: torch.nn.Module) -> torch.nn.Module:
     mesh = init_device_mesh("cpu", shape, mesh_dim_names=("dp_replicate", "dp_shard", "tp"))
     styles = (ColwiseParallel, RowwiseParallel)
     parallelize_module(model, mesh["tp"], {name: styles[int(name) % 2]() for name, _ in model.named_children()})
+    over = mesh["dp_shard"] if is_alone else mesh["dp_replicate", "dp_shard"]
     for layer in model.children():
-        fully_shard(layer, mesh=mesh["dp_replicate", "dp_shard"])
-    fully_shard(model, mesh=mesh["dp_replicate", "dp_shard"])
+        fully_shard(layer, mesh=over)
+    fully_shard(model, mesh=over)
     optimizer, steps = torch.optim.SGD(model.parameters(), LEARNING_RATE), Steps()
     for x in batches(mesh["dp_replicate"].get_local_rank(), num_regions):
         steps.begins()
@@ -189,15 +196,20 @@ PROGRAMS: dict[str, Callable[[torch.nn.Module], torch.nn.Module]] = {
     "transformers": transformers,
     "peft-lora": peft,
     "fsdp-tensor": fsdp_tensor,
+    "tensor": partial(fsdp_tensor, is_alone=True),
 }
 
 
 def main() -> None:
-    """Train, and see that all ranks have the same weights."""
+    """Train, and see that all ranks have the same weights, where all train one model."""
     name, num_layers, compute_s = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
     os.environ |= {"NODE_RANK": os.environ["RANK"], "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}  # as in a pod
     trained = PROGRAMS[name](layers(num_layers, compute_s))
-    say_weights([weights for weights in trained.parameters() if weights.requires_grad])
+    if name == "tensor":
+        dist.barrier()
+        dist.destroy_process_group()
+    else:
+        say_weights([weights for weights in trained.parameters() if weights.requires_grad])
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ from hulk_runtime.examples.gpt_model import Gpt
 
 from bench.diloco.modes import TRAINED
 
-SYNC_EVERY, DELAY, MIXING = 20, 3, 0.5
+SYNC_EVERY, FRAGMENTS, DELAY, MIXING = 20, 4, 3, 0.5
 TRAINED_HERE = replace(TRAINED["1m"], num_ranks=3)
 HELD_OUT_BYTES, NUM_HELD_OUT = 400_000, 10
 OUTER_RATE, OUTER_MOMENTUM = 0.7, 0.9
@@ -57,7 +57,7 @@ class Meeting:
 
 
 def fragments(model: Gpt) -> list[torch.nn.Module]:
-    """Four, of one block each."""
+    """FRAGMENTS, of one block each."""
     first, *between, last = model.blocks
     edges = (model.token, model.position, first), *((block,) for block in between), (last, model.norm)
     return [torch.nn.ModuleList(modules) for modules in edges]

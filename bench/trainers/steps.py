@@ -1,6 +1,7 @@
 """A step of scripts over the emulated WAN: by gloo as they are, and instrumented.
 
-Plain torch's, and other projects' training loops at the releases that uv.lock names.
+Plain torch's, and other projects' training loops at the releases that uv.lock names. Each runs by the plan of a job of
+its own, whose prediction stands beside what was measured.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from hulk_placement.plan import Plan
+from hulk_placement.workload import Workload
 from rich.console import Console
 from rich.table import Table
 
@@ -19,16 +22,18 @@ from bench.allreduce.gang import Gang
 from bench.allreduce.rounds import MIB
 from bench.conditions import Watch, one_that_counts
 from bench.raw import Raw
-from bench.trainers.planned import INSTRUMENTED, Planned, planned, with_packages
+from bench.trainers.planned import INSTRUMENTED, MOST_OFF, Planned, off, planned, with_packages
+from bench.trainers.programs import LORA_BYTES
 from bench.verdicts import verdict
 
 NUM_LAYERS, COMPUTE_S = 16, 0.3
-KINDS, INSIDE = ("ddp", "hsdp"), "fsdp"
-"""INSIDE: hsdp without sums between regions."""
-PROGRAMS = ("lightning", "accelerate", "transformers", "peft-lora", "fsdp-tensor")
+KINDS: tuple[str, ...] = ("ddp", "hsdp")
+PROGRAMS: tuple[str, ...] = ("lightning", "accelerate", "transformers", "peft-lora", "fsdp-tensor")
+INSIDE = {"hsdp": "fsdp", "fsdp-tensor": "tensor"}
+"""The same without sums between regions."""
 SCRIPTS = {
     kind: str(Path(__file__).with_name(name))
-    for name, kinds in (("script.py", (*KINDS, INSIDE)), ("programs.py", PROGRAMS))
+    for name, kinds in (("script.py", (*KINDS, "fsdp")), ("programs.py", (*PROGRAMS, "tensor")))
     for kind in kinds
 }
 GLOO, HULK = "none", "auto"
@@ -38,8 +43,6 @@ CASES = (Case("A", (2, 2, 2)), Case("B", (2, 2, 2)))
 LEAST_GAIN, LEAST_GAIN_OF_PROGRAMS = 3.0, 2.0
 MAX_ERROR = 1e-5
 """Of the weights' norm: some float32 roundings."""
-MOST_OFF = 5.0
-"""Per cent of a step, of a prediction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,30 +59,34 @@ class Run:
 
 def table(console: Console, raw: Raw, short: bool) -> None:
     """One table, then the verdicts."""
-    gains, off = dict[tuple[str, str], float | None](), list[float | None]()
-    table = Table("script", "network", "gloo s", "instrumented s", "times as fast", "predicted s")
+    gains, errors = dict[tuple[str, str], float | None](), list[float | None]()
+    table = Table("script", "network", "gloo s", "instrumented s", "times as fast", "predicted s", "off")
     for case in CASES[1:] if short else CASES:
+        kinds = KINDS if short or case is not CASES[-1] else KINDS + PROGRAMS
         with planned(case, NUM_LAYERS * MIB, COMPUTE_S) as up:
-            inside = one_that_counts(_once, up, case, INSIDE, GLOO)
-            raw.add(inside)
-            table.add_row(INSIDE, str(case), f"{inside.step_s:.3g}" if inside.valid else "!", *["-"] * 3)
-            plans = {"ddp": up, "hsdp": _sharded(up, case, inside)}
-            for kind in KINDS if short or case is not CASES[-1] else (*KINDS, *PROGRAMS):
-                runs = [one_that_counts(_once, plans.get(kind, up), case, kind, way) for way in WAYS]
+            inside = {kind: one_that_counts(_once, up, case, INSIDE[kind], GLOO) for kind in kinds if kind in INSIDE}
+            for each in inside.values():
+                raw.add(each)
+                table.add_row(each.kind, str(case), f"{each.step_s:.3g}" if each.valid else "!", *["-"] * 4)
+            for kind in kinds:
+                own = up.having(*job_of(case, kind, inside[kind].step_s if kind in inside else COMPUTE_S))
+                runs = [one_that_counts(_once, own, case, kind, way) for way in WAYS]
                 for each in runs:
-                    raw.add(each)
+                    raw.add(each, predicted_s=own.step_s)
                 _require_equal(runs)
                 gloo_s, hulk_s = (run.step_s if run.valid else None for run in runs)
                 gains[kind, str(case)] = gain = gloo_s / hulk_s if gloo_s and hulk_s else None
-                predicted = f"{plans[kind].step_s:.3f}" if kind in plans else "-"
-                if kind in plans:
-                    counts = hulk_s and (kind == "ddp" or inside.valid)
-                    off.append(100 * abs(plans[kind].step_s / hulk_s - 1) if hulk_s and counts else None)
+                counts = kind not in inside or inside[kind].valid
+                error = off(own.step_s, hulk_s) if hulk_s and counts else None
+                errors.append(error)
                 figures = [f"{figure:.3g}" if figure else "!" for figure in (gloo_s, hulk_s, gain)]
-                table.add_row(kind, str(case), *figures, predicted)
+                table.add_row(
+                    kind, str(case), *figures, f"{own.step_s:.3f}", "!" if error is None else f"{error:+.1f} %"
+                )
     console.print(
-        f"{NUM_LAYERS} MiB of gradients, {COMPUTE_S:g} s of compute a step, 6 ranks, 3 regions; {INSIDE}: hsdp without "
-        "sums between regions, from which its step is predicted; !: no run counts"
+        f"{NUM_LAYERS} MiB of gradients, {COMPUTE_S:g} s of compute a step, 6 ranks, 3 regions; "
+        f"{', '.join(INSIDE.values())}: {', '.join(INSIDE)} without sums between regions, from which their steps are "
+        "predicted; !: no run counts"
     )
     console.print(table)
     for name, kinds, bound in (("torch alone", KINDS, LEAST_GAIN), ("others", PROGRAMS, LEAST_GAIN_OF_PROGRAMS)):
@@ -87,15 +94,24 @@ def table(console: Console, raw: Raw, short: bool) -> None:
         if found:
             least = min((gain for gain in found if gain), default=None) if None not in found else None
             console.print(verdict(f"{name}: step by gloo / instrumented, least", least, "at least", bound))
-    known = [error for error in off if error is not None]
-    most = max(known) if len(known) == len(off) else None
-    console.print(verdict("torch alone: % that a prediction is off, most", most, "at most", MOST_OFF))
+    known = [abs(error) for error in errors if error is not None]
+    most = max(known) if len(known) == len(errors) else None
+    console.print(verdict("% that a prediction is off, most", most, "at most", MOST_OFF))
 
 
-def _sharded(up: Planned, case: Case, inside: Run) -> Planned:
-    """The plan of hsdp, whose step without sums between regions was timed: on processors torch hides no gather."""
-    asked = NUM_LAYERS, NUM_LAYERS * MIB
-    return up.having(job.sharded(case, *asked, inside.step_s), job.sharded_workload(case, *asked))
+def job_of(case: Case, kind: str, compute_s: float) -> tuple[Plan, Workload]:
+    """A program's plan, and what the planner knows of it; `compute_s` of a step without sums between regions.
+
+    All sum what ddp sums, but for LoRA's adapters and where a replica is divided among its region's ranks: such a
+    step's `compute_s` is timed, as torch hides no gather and no sum inside on processors. The map of used parameters
+    that transformers' Trainer sums begins beside the last bucket and ends before it: it takes nothing.
+    """
+    if kind in INSIDE:
+        asked, is_tensor = (NUM_LAYERS, NUM_LAYERS * MIB), kind == "fsdp-tensor"
+        plan = job.divided(case, *asked, compute_s, is_tensor=is_tensor)
+        return plan, job.divided_workload(case, *asked, is_tensor=is_tensor)
+    num_bytes = NUM_LAYERS * (LORA_BYTES if kind == "peft-lora" else MIB)
+    return job.planned(case, num_bytes, compute_s), job.workload(case, num_bytes)
 
 
 def _once(up: Planned, case: Case, kind: str, way: str) -> Run:

@@ -50,7 +50,7 @@ class Workload:
     accelerators together cost at most `max_price_per_hour`. `stage_transport` is one of STAGE_TRANSPORTS, None: NCCL
     where a plan's sums go over it, else gloo; `nccl` are NCCL's settings. `optimizer_s` are the seconds of an update
     where they are known, `step_overhead_s` what a step takes besides, `end_collectives` small all-reduces end it
-    (`cost.overhead`). `sums_by_layer`: replicas of several shards sum as torch's `fully_shard` does, each layer by
+    (`cost.overhead`). `sums_by_layer`: replicas of several ranks sum as torch's `fully_shard` does, each layer by
     itself (`cost.layer_sums`); so does a script of one's own, but not Hulk's training loop. Higher `priority` goes
     first, then the older `created_s`. `memory`: what is stated of the memory that a training takes. `num_steps` are
     those that are left to make, None where that is not known.

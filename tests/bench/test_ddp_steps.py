@@ -87,10 +87,11 @@ def test_hulks_number_of_buckets_and_flows_are_those_of_a_jobs_plan() -> None:
     assert long.num_buckets > plan.num_buckets  # a long backward pass hides what more buckets cost
 
 
-def test_a_sharded_script_s_job_has_its_ranks_in_the_labs_order_and_waits_for_each_layer() -> None:
-    case = Case("B", (2, 2, 2))
-    plan, long = (job.sharded(case, 4, 4 * MIB, compute_s) for compute_s in (0.3, 3.0))
-    assert plan.layout == Layout(3, shard=2)
+@pytest.mark.parametrize("layout", [Layout(3, shard=2), Layout(3, tensor=2)])
+def test_a_divided_script_s_job_has_its_ranks_in_the_labs_order_and_waits_for_each_layer(layout: Layout) -> None:
+    case, is_tensor = Case("B", (2, 2, 2)), layout.tensor > 1
+    plan, long = (job.divided(case, 4, 4 * MIB, compute_s, is_tensor=is_tensor) for compute_s in (0.3, 3.0))
+    assert plan.layout == layout
     assert plan.rank_machines == tuple(f"node-{rank}" for rank in range(6))
     assert plan.collective is not None
     assert plan.collective.network.regions == case.region_names

@@ -1,4 +1,4 @@
-"""Sums that torch makes of a sharded model, each layer by itself: what a step waits for them, and who says so."""
+"""Sums that torch makes of a divided model, each layer by itself: what a step waits for them, and who says so."""
 
 from __future__ import annotations
 
@@ -35,6 +35,9 @@ TOPOLOGY = Topology(
     tuple(Machine(region, region, num_accelerators=2, keeps_windows=True, flops_per_s=1e9) for region in REGIONS),
     region_links={(a, b): Link(RTT_S, RATE) if a != b else Link(0.0, 1e12) for a in REGIONS for b in REGIONS},
 )
+
+DEGREES = pytest.mark.parametrize("degrees", [{"shard": 2, "tensor": 1}, {"shard": 1, "tensor": 2}])
+"""Of a replica's ranks."""
 
 
 def model(sizes: tuple[int, ...] = SIZES, **changes: object) -> Model:
@@ -74,16 +77,19 @@ def test_gloo_sums_each_layer_after_the_one_before() -> None:
     assert waited_s(drawn(num_buckets=1), job()) == pytest.approx(by_hand)
 
 
-def test_hulks_own_sums_each_layer_after_the_one_before() -> None:
-    plan = drawn("wan")
+@DEGREES
+def test_hulks_own_sums_each_layer_after_the_one_before(degrees: dict[str, int]) -> None:
+    """Shards' parts of it, or tensor ranks'."""
+    plan, asked = drawn("wan", layout=Layout(2, **degrees)), job(**degrees)
+    assert layer_sums(plan, asked) == ((MIB, 4 * MIB, MIB),)
     assert plan.collective is not None
     network = build_network(TOPOLOGY, REGIONS, allow_unknown=True)
     each = [simulated(plan.collective, network, size * MIB).seconds for size in (1, 4, 1)]
-    assert waited_s(plan, job()) == pytest.approx(sum(each))
+    assert waited_s(plan, asked) == pytest.approx(sum(each))
     # the vector's bytes cross the link once each way, after its latency
     for size, seconds in zip((1, 4, 1), each, strict=True):
         assert RTT_S / 2 + size * MIB / RATE < seconds < 1.3 * (RTT_S / 2 + size * MIB / RATE)
-    assert predict(plan, job(), TOPOLOGY).bottleneck in (REGIONS, REGIONS[::-1])
+    assert predict(plan, asked, TOPOLOGY).bottleneck in (REGIONS, REGIONS[::-1])
 
 
 def test_layers_of_stages_are_summed_beside_each_other() -> None:
@@ -103,12 +109,15 @@ def test_layers_of_stages_are_summed_beside_each_other() -> None:
     assert found.communication_s == pytest.approx(sum(crossing_s) + 2 * 2 * (RTT_S + SOFTWARE_S), rel=0.01)
 
 
+@DEGREES
 @pytest.mark.parametrize(("algorithm", "error"), [("ring", 0.01), ("wan", 0.1)])
 @pytest.mark.parametrize("sizes", [(1,) * 8, (2, 0, 3, 2)])
-def test_searches_go_by_as_many_sums(algorithm: str, error: float, sizes: tuple[int, ...]) -> None:
+def test_searches_go_by_as_many_sums(
+    algorithm: str, error: float, sizes: tuple[int, ...], degrees: dict[str, int]
+) -> None:
     """Of the mean layer."""
-    workload = job(model=model(sizes), sync=Sync(algorithm))
-    plan = drawn(algorithm)
+    workload = job(model=model(sizes), sync=Sync(algorithm), **degrees)
+    plan = drawn(algorithm, layout=Layout(2, **degrees))
     setting, layout = arrays_of(plan, workload, TOPOLOGY)
     cache = Cache(2, 1, len(setting.uplink_R), len(setting.kind_M))
     found_s = evaluate(setting, layout, cache)

@@ -134,7 +134,7 @@ def best_plan(
     if schedule_s is not None and plan_timing_s(best) < left_s():
         best = reordered(best, workload, topology, schedule_s, seed)
     # The search weighs neither two-level all-reduces nor orders of blocks, and of layers' sums the mean one.
-    is_in_buckets = not are_by_layer(workload, best.layout.shard, best.inner_steps)
+    is_in_buckets = not are_by_layer(workload, best.layout.width, best.inner_steps)
     is_known = trials.knows_links and workload.sync.mode == "ring" and best.schedule != "explicit" and is_in_buckets
     reached = judged(best, workload)
     is_proven = trials.is_proven and is_known and best_cost <= min(judged(plan, workload) for plan in found) * ROUNDING

@@ -195,7 +195,7 @@ class Ground:
             transports=modes.get(workload.sync.mode, GLOO | WAN),
             wire_share=WIRE_SHARE[workload.sync.compression],
             inner_steps=workload.sync.planned_inner_steps or 1,
-            sums_by_layer=are_by_layer(workload, option.shard, workload.sync.planned_inner_steps),
+            sums_by_layer=are_by_layer(workload, option.width, workload.sync.planned_inner_steps),
             is_money=workload.objective != "time",
             is_equal=workload.shares == "equal",
         )
