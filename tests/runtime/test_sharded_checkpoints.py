@@ -594,15 +594,15 @@ def test_an_object_whose_state_no_checkpoint_has_is_refused_by_its_name(
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
     scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1)
     first = hulk.Checkpointer(net, optimizer, **dict.fromkeys(before, scheduler))
-    first.save()
+    first.step(5)
     first.wait()
     attempt(monkeypatch, 2)
     words = (
-        f"step 0 does not fit: rank 0: it has no state of scheduler, only of model, optimizer{held}: to resume from it"
+        f"step 5 does not fit: rank 0: it has no state of scheduler, only of model, optimizer{held}: to resume from it"
     )
     with pytest.raises(ConfigurationError, match=words):
         hulk.Checkpointer(net, optimizer, **dict.fromkeys((*before, "scheduler"), scheduler)).resume()
-    assert hulk.Checkpointer(net, optimizer).resume() == 0
+    assert hulk.Checkpointer(net, optimizer).resume() == 5
 
 
 def test_what_cannot_be_is_said_in_words(at: Store, monkeypatch: pytest.MonkeyPatch) -> None:
