@@ -1,10 +1,12 @@
 """hulk.DiLoCo: over gloo worlds what one process computes by the papers' equations; what cannot be is refused."""
 
+import math
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import hulk
+import numpy as np
 import pytest
 import torch
 from hulk_lab.builds import python
@@ -171,12 +173,27 @@ def test_all_begin_where_the_model_is_when_the_context_is_entered() -> None:
         ({"weight": 0.0}, "weight 0.0 must be > 0"),
         ({"fragments": []}, "0 fragments"),
         ({"outer": lambda parameters: None}, "makes NoneType, not one of torch's optimizers"),
+        ({"sync_every": 7.5}, "sync_every 7.5 must be a whole number"),
+        ({"sync_every": math.nan}, "sync_every nan must be a whole number"),
+        ({"fragments": 2.0}, "fragments 2.0 must be a whole number"),
+        ({"fragments": "2"}, "fragments '2' must be a whole number"),
+        ({"delay": 1.5}, "delay 1.5 must be a whole number"),
+        ({"warmup": 0.2}, "warmup 0.2 must be a whole number"),
+        ({"outer": 0.7}, r"outer 0\.7 must be hulk\.Outer\(rate, momentum\), or a function"),
+        ({"outer": (0.7, 0.9)}, r"outer \(0\.7, 0\.9\) must be hulk\.Outer\(rate, momentum\), or a function"),
     ],
 )
 def test_what_cannot_be_is_refused_with_the_numbers(settings: dict[str, Any], words: str) -> None:
     net = model()
     with pytest.raises(ValueError, match=words):
         hulk.DiLoCo(net, sgd(net), **settings)
+
+
+def test_numpys_counts_are_whole_numbers() -> None:
+    net = model()
+    counts = {"sync_every": np.int64(4), "fragments": np.int32(2), "delay": np.uint8(1)}
+    held = hulk.DiLoCo(net, sgd(net), **counts).state_dict()
+    assert len(held["fragments"]) == 2
 
 
 def test_an_outer_step_has_a_learning_rate_and_a_momentum() -> None:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import hulk
+import numpy as np
 import pytest
+import torch.distributed as dist
 from hulk_runtime.errors import ConfigurationError, PlanError
 from hulk_runtime.plan import mesh, wire
 from test_wan_training import TWO, wan
+from torch.testing._internal.distributed.fake_pg import FakeStore
 
 SCRIPT = str(Path(__file__).with_name("mesh_script.py"))
 DEGREES = {"dp_replicate": 2, "pp": 2, "dp_shard": 3, "tp": 2}
@@ -42,6 +47,56 @@ def test_a_mesh_that_the_plan_does_not_have_is_refused(
 ) -> None:
     with pytest.raises(ConfigurationError, match=re.escape(words)):
         mesh.mesh(DEGREES, names, sizes)
+
+
+@pytest.mark.parametrize(
+    ("names", "sizes", "expected"),
+    [
+        ((), {}, {"dp_replicate": 4}),
+        ((), {"dp_shard": 4}, {"dp_shard": 4}),
+        (("dp_replicate",), {"dp_shard": 2}, {"dp_replicate": 2, "dp_shard": 2}),
+        (("tp",), {"dp_shard": 2, "dp_replicate": np.int64(2)}, {"tp": 1, "dp_shard": 2, "dp_replicate": 2}),
+    ],
+)
+def test_a_run_by_hand_has_the_sizes_given_and_the_rest_is_replicas(
+    four_by_hand: None, names: tuple[str, ...], sizes: dict[str, int], expected: dict[str, int]
+) -> None:
+    found = hulk.device_mesh(*names, **sizes)
+    assert dict(zip(found.mesh_dim_names or (), found.shape, strict=True)) == expected
+
+
+@pytest.mark.parametrize(
+    ("names", "sizes", "words"),
+    [
+        ((), {"dp_shard": 2}, "a mesh of dp_shard 2 in a world of 4 ranks leaves dp_replicate 2: give sizes for all"),
+        (
+            ("tp",),
+            {},
+            "leaves dp_replicate 4: give sizes for all ranks, or name it too, as in hulk.device_mesh(",
+        ),
+        ((), {"dp_replicate": 3}, "a mesh of dp_replicate 3: its 3 ranks must make up a world of 4"),
+        ((), {"dp_shard": 3}, "a mesh of dp_shard 3: its 3 ranks must divide a world of 4"),
+        ((), {"dp_shard": -2, "tp": -2}, "a mesh of dp_shard -2, tp -2: sizes must be >= 1"),
+        (("dp", "tp"), {}, "a mesh of dp: the dimensions are dp_replicate, pp, dp_shard, tp"),
+        ((), {"dp_shard": "2"}, "a mesh's dp_shard '2' must be a whole number"),
+        (((2, 2),), {}, "a mesh of (2, 2): dimensions have names, as in hulk.device_mesh("),
+    ],
+)
+def test_a_mesh_that_a_run_by_hand_cannot_have_is_refused_without_a_word_of_a_plan(
+    four_by_hand: None, names: tuple[Any, ...], sizes: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=re.escape(words)) as refused:
+        hulk.device_mesh(*names, **sizes)
+    assert "plan" not in str(refused.value)
+
+
+@pytest.fixture
+def four_by_hand(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    """The first of four ranks, the others of which torch makes up, without a plan."""
+    monkeypatch.setenv("HULK_PLAN", str(tmp_path / "none"))
+    dist.init_process_group("fake", rank=0, world_size=4, store=FakeStore())
+    yield
+    dist.destroy_process_group()
 
 
 def document(make_plan: Any, **layout: int) -> dict[str, Any]:

@@ -582,8 +582,27 @@ def test_the_job_learns_how_far_it_is_and_what_is_saved(at: Store, monkeypatch: 
 def test_another_model_is_refused(at: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     ran(5)
     attempt(monkeypatch, 2)
-    with pytest.raises(ConfigurationError, match=r"checkpoint of step 5 is of another model.*weight"):
+    with pytest.raises(ConfigurationError, match=r"checkpoint of step 5 does not fit: .*another model.*weight"):
         Training(width=5).checkpointer.resume()
+
+
+@pytest.mark.parametrize(("before", "held"), [((), ""), (("loader", "sampler"), ", loader, sampler")])
+def test_an_object_whose_state_no_checkpoint_has_is_refused_by_its_name(
+    at: Store, monkeypatch: pytest.MonkeyPatch, before: tuple[str, ...], held: str
+) -> None:
+    net = torch.nn.Linear(3, 3)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1)
+    first = hulk.Checkpointer(net, optimizer, **dict.fromkeys(before, scheduler))
+    first.step(5)
+    first.wait()
+    attempt(monkeypatch, 2)
+    words = (
+        f"step 5 does not fit: rank 0: it has no state of scheduler, only of model, optimizer{held}: to resume from it"
+    )
+    with pytest.raises(ConfigurationError, match=words):
+        hulk.Checkpointer(net, optimizer, **dict.fromkeys((*before, "scheduler"), scheduler)).resume()
+    assert hulk.Checkpointer(net, optimizer).resume() == 5
 
 
 def test_what_cannot_be_is_said_in_words(at: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -596,8 +615,14 @@ def test_what_cannot_be_is_said_in_words(at: Store, monkeypatch: pytest.MonkeyPa
     assert "lacks the Python package" in told[-1], "other ranks wait for this one"
     with pytest.raises(ConfigurationError, match="lacks the Python package"):
         Training(url=f"{lacking}://bucket/run").checkpointer.save()
-    with pytest.raises(ConfigurationError, match="checkpoint every 0 steps"):
-        Training(every=0)
+    for settings, words in (
+        ({"every": 0}, "checkpoint every 0 steps"),
+        ({"every": 0.5}, r"every 0\.5 must be a whole number"),
+        ({"every": "10"}, "every '10' must be a whole number"),
+        ({"keep": 1.5}, r"keep 1\.5 must be a whole number"),
+    ):
+        with pytest.raises(ConfigurationError, match=words):
+            Training(**settings)
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(ConfigurationError, match=r"WORLD_SIZE=2, and torch\.distributed is not initialized"):
         Training()

@@ -66,7 +66,13 @@ class DiLoCo:
     ) -> None:
         if not 0 < weight < math.inf:
             raise ValueError(f"weight {weight} must be > 0")
-        num_fragments = fragments if isinstance(fragments, int) or fragments is None else len(fragments)
+        if not (outer is None or isinstance(outer, Outer) or callable(outer)):
+            raise ValueError(
+                f"outer {outer!r} must be hulk.Outer(rate, momentum), or a function from a list of parameters to a "
+                "torch optimizer"
+            )
+        modules = trained.modules(fragments)
+        num_fragments: Any = fragments if modules is None else len(modules)
         self._settings = Settings.chosen(sync_every, num_fragments, delay, mixing, compression, warmup)
         self._optimizer = trained.one_optimizer(inner_optimizer)
         self._model, self._given, self._weight = model, group, float(weight)
@@ -76,7 +82,7 @@ class DiLoCo:
         if fragments is None:  # a plan goes by the layers that a job says its model has
             fewer = min(self._settings.num_fragments, num_units(parameters))
             self._settings = replace(self._settings, num_fragments=fewer)
-        parts = trained.parts(parameters, fragments, self._settings.num_fragments)
+        parts = trained.parts(parameters, modules, self._settings.num_fragments)
         self._fragments = [Fragment({name: parameters[name] for name in names}, self._outer) for names in parts]
         self._num_trained = trained.count(self._optimizer)
         self._step = 0

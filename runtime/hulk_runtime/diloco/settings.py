@@ -8,6 +8,7 @@ from hulk_runtime.collective import planned_sums
 from hulk_runtime.collective.reduction.compression import CODECS
 from hulk_runtime.diloco.outer_step import Outer
 from hulk_runtime.plan.wire import Plan
+from hulk_runtime.whole_numbers import whole_number
 
 SYNC_EVERY: Final = 50
 LATE_MIXING: Final = 0.5
@@ -56,15 +57,17 @@ class Settings:
     ) -> "Settings":
         """What is None is as the job says, as far as a script's own rounds have room for it."""
         job = Job.here()
-        steps = job.sync_every if sync_every is None else sync_every
-        late = max(0, min(job.delay, steps - 1)) if delay is None else delay
+        counts = {"sync_every": sync_every, "fragments": num_fragments, "delay": delay, "warmup": warmup}
+        given = {name: whole_number(name, count) for name, count in counts.items() if count is not None}
+        steps = given.get("sync_every", job.sync_every)
+        late = given.get("delay", max(0, min(job.delay, steps - 1)))
         return cls(
             steps,
-            max(1, min(job.num_fragments, steps)) if num_fragments is None else num_fragments,
+            given.get("fragments", max(1, min(job.num_fragments, steps))),
             late,
             (LATE_MIXING if late else 0.0) if mixing is None else mixing,
             job.compression if compression is None else compression,
-            job.warmup if warmup is None else warmup,
+            given.get("warmup", job.warmup),
         )
 
     def begins(self, fragment: int, step: int) -> bool:

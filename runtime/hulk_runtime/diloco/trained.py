@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch.nn.parallel import DistributedDataParallel
@@ -56,15 +57,20 @@ def num_steps(optimizer: torch.optim.Optimizer) -> float:
     return math.inf if any(bool(value.any()) for value in tensors) else 0
 
 
+def modules(fragments: Any) -> Sequence[torch.nn.Module] | None:
+    """Those of each fragment, where a script gives them rather than a number."""
+    return fragments if hasattr(fragments, "__len__") and not isinstance(fragments, str) else None
+
+
 def parts(
     trained: dict[str, torch.nn.Parameter],
-    fragments: int | Sequence[torch.nn.Module] | None,
+    modules: Sequence[torch.nn.Module] | None,
     num_fragments: int,
 ) -> list[list[str]]:
-    if fragments is None or isinstance(fragments, int):
+    if modules is None:
         return strided({name: one.numel() for name, one in trained.items()}, num_fragments)
     name_of = {id(one): name for name, one in trained.items()}
-    found = [[name_of[id(one)] for one in module.parameters() if id(one) in name_of] for module in fragments]
+    found = [[name_of[id(one)] for one in module.parameters() if id(one) in name_of] for module in modules]
     named = [name for part in found for name in part]
     if len(named) != len(set(named)) or len(named) != len(trained) or not all(found):
         raise ValueError(

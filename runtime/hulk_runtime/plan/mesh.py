@@ -1,10 +1,12 @@
 """The plan's ranks as a mesh: a replica's number, its stage, its shard, its tensor-parallel rank.
 
 Ranks run (dp_replicate, pp, dp_shard, tp), the last one fastest: a rank is its place in the plan. A script asks for the
-dimensions that it knows, in its own order; what the plan does not have is refused. No import of torch.
+dimensions that it knows, in its own order; what the plan does not have is refused. A run by hand has what it asks for.
+No import of torch.
 """
 
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -54,6 +56,35 @@ def mesh(degrees: Mapping[str, int], names: Sequence[str], sizes: Mapping[str, i
     shape = tuple(degrees[name] for name in names)
     places = (dict(zip(names, place, strict=True)) for place in itertools.product(*map(range, shape)))
     return Mesh(tuple(names), shape, tuple(_rank(degrees, place) for place in places))
+
+
+def by_hand(num_ranks: int, names: Sequence[str], sizes: Mapping[str, int]) -> Mesh:
+    """The same without a plan: a dimension has the size given, or 1; dp_replicate, where it has none, is the rest.
+
+    What is the rest is to be named too: a script that does not know of its replicas would train them apart. Raises
+    ConfigurationError.
+
+    >>> by_hand(4, ("dp_replicate",), {"dp_shard": 2}).shape
+    (2, 2)
+    """
+    asked = ", ".join(f"{name} {size}" for name, size in sizes.items())
+    if unknown := [name for name in (*names, *sizes) if name not in NAMES]:
+        raise ConfigurationError(f"a mesh of {', '.join(unknown)}: the dimensions are {', '.join(NAMES)}")
+    if any(size < 1 for size in sizes.values()):
+        raise ConfigurationError(f"a mesh of {asked}: sizes must be >= 1")
+    product = math.prod(sizes.values())
+    if num_ranks % product or ("dp_replicate" in sizes and product != num_ranks):
+        must = "make up" if "dp_replicate" in sizes else "divide"
+        raise ConfigurationError(f"a mesh of {asked}: its {product} ranks must {must} a world of {num_ranks}")
+    degrees = {**dict.fromkeys(NAMES, 1), "dp_replicate": num_ranks // product, **sizes}
+    named = (*names, *sizes) or usual_names(degrees)
+    if (rest := degrees["dp_replicate"]) > 1 and "dp_replicate" not in named:
+        has = ", ".join(f"{name} {degrees[name]}" for name in named)
+        raise ConfigurationError(
+            f"a mesh of {has} in a world of {num_ranks} ranks leaves dp_replicate {rest}: give sizes for all ranks, or "
+            f'name it too, as in hulk.device_mesh("dp_replicate", {named[0]}={degrees[named[0]]})'
+        )
+    return mesh(degrees, named)
 
 
 def _rank(degrees: Mapping[str, int], place: Mapping[str, int]) -> int:

@@ -39,6 +39,7 @@ from hulk_runtime.sharded_checkpoints.resumption import Candidate
 from hulk_runtime.sharded_checkpoints.saving import await_saved
 from hulk_runtime.sharded_checkpoints.staging import Staging
 from hulk_runtime.sharded_checkpoints.training_state import Model, Optimizers, Stateful, TrainingState
+from hulk_runtime.whole_numbers import whole_number
 
 
 class Checkpointer:
@@ -65,8 +66,8 @@ class Checkpointer:
         settings = here.checkpointing or Checkpointing(
             url or "", environment.DEFAULT_CHECKPOINT_EVERY_STEPS, environment.DEFAULT_CHECKPOINT_KEEP
         )
-        self._every = settings.every_steps if every is None else every
-        num_kept = settings.num_kept if keep is None else keep
+        self._every = settings.every_steps if every is None else whole_number("every", every, ConfigurationError)
+        num_kept = settings.num_kept if keep is None else whole_number("keep", keep, ConfigurationError)
         if self._every < 1 or num_kept < 1:
             raise ConfigurationError(f"checkpoint every {self._every} steps, keep {num_kept}: both must be > 0")
         self._stores = stores.of_rank(here, os.environ, url)
@@ -275,7 +276,7 @@ class Checkpointer:
         results = self._ranks.all(self._read_own(candidate))
         faults = [f"rank {rank}: {result.fault}" for rank, result in enumerate(results) if result.fault]
         for refusal in (result.refusal for result in results if result.refusal):
-            what = "is of another model or optimizer" if refusal is ConfigurationError else "cannot be loaded"
+            what = "does not fit" if refusal is ConfigurationError else "cannot be loaded"
             raise refusal(f"checkpoint of step {candidate.age[1]} {what}: {'; '.join(faults[:4])}")
         if self._ranks.number == 0 and not faults:
             for own, other in sorted({result.replaced for result in results if result.replaced}):

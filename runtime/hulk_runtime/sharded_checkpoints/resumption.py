@@ -89,7 +89,8 @@ def load(
 ) -> dict[str, Any]:
     """Read this rank's part. `to_fill`: what is read into, by the names that there are; `store`: one by its URL.
 
-    Raises CheckpointError where it is damaged, ConfigurationError where it is of another model.
+    Raises CheckpointError where it is damaged, ConfigurationError where it is of another model, or lacks
+    the state of one of a script's other objects.
     """
     metadata = safe_pickle.metadata(at.metadata(manifest))
     state = to_fill(metadata.state_dict_metadata)
@@ -99,7 +100,7 @@ def load(
     try:
         plan = planner.create_local_plan()
     except (KeyError, RuntimeError, ValueError) as error:  # a name, or a shape
-        raise ConfigurationError(str(error)) from error
+        raise ConfigurationError(f"another model or optimizer: {error}") from error
     _require_same_types(planner.state_dict, metadata)
     (whole,) = planner.create_global_plan([plan])
     reader.read_data(planner.finish_plan(whole), planner)

@@ -64,7 +64,13 @@ class TrainingState:
         }
 
     def to_fill(self, names: Collection[str]) -> dict[str, Any]:
-        """What a checkpoint with these names is read into."""
+        """What a checkpoint with these names is read into. ConfigurationError where it lacks one of the others."""
+        saved = [name.removeprefix("others.") for name in _beginning(sorted(names), "others.")]
+        if lacking := [name for name in self._others if name not in saved]:
+            raise ConfigurationError(
+                f"it has no state of {', '.join(lacking)}, only of {', '.join(['model, optimizer', *saved])}: "
+                f"to resume from it, leave {', '.join(lacking)} out of hulk.Checkpointer"
+            )
         replica = replica_state.to_fill(self._diloco, names) if self._diloco else {}
         found = {**self.trained(), **replica, **self.others()}
         optimizer, held = sorted(found["optimizer"]), sorted(names)
