@@ -148,7 +148,7 @@ def train_apart(job: Any, make_plan: Any, trainer: str, **plan: Any) -> list[Any
 
 
 @pytest.mark.whole
-@pytest.mark.parametrize("trainer", ["hf", "lightning"])
+@pytest.mark.parametrize("trainer", ["hf", "lightning", "pytorch_lightning"])
 def test_a_trainer_trains_apart_by_itself(job: Any, make_plan: Any, trainer: str) -> None:
     """The job's rounds are of four steps: the replicas are the same after the fourth and the eighth, and only then."""
     ranks = train_apart(job, make_plan, trainer, **wan(2, classes=TWO))

@@ -1,8 +1,9 @@
-"""Trainers' own loops that know nothing of Hulk: `trainers_apart.py PACKAGES hf|lightning`.
+"""Trainers' own loops that know nothing of Hulk: `trainers_apart.py PACKAGES hf|lightning|pytorch_lightning`.
 
 Replicas differ within a round, as each has its own batches, and are the same at the end.
 """
 
+import importlib
 import os
 import sys
 from typing import Any
@@ -61,7 +62,7 @@ def hf(seen: list[bool]) -> torch.nn.Module:
 
 
 def by_lightning(seen: list[bool]) -> torch.nn.Module:
-    import lightning
+    lightning = importlib.import_module(sys.argv[2])
 
     class Model(lightning.LightningModule):
         def __init__(self) -> None:
@@ -97,5 +98,5 @@ def by_lightning(seen: list[bool]) -> torch.nn.Module:
 if __name__ == "__main__":
     torch.manual_seed(0)
     seen: list[bool] = []
-    trained = {"hf": hf, "lightning": by_lightning}[sys.argv[2]](seen)
+    trained = (hf if sys.argv[2] == "hf" else by_lightning)(seen)
     print(f"same {are_same(trained)} within {seen}", flush=True)
