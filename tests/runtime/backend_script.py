@@ -215,6 +215,17 @@ def groups() -> str:
     return "all right"
 
 
+def unplanned() -> str:
+    """Groups in some of three regions: two are alike, one is not."""
+    for ranks in ([0, 1], [0, 1], [1, 2]):
+        group = dist.new_group(ranks)
+        if dist.get_rank() in ranks:
+            values = torch.full((100,), float(dist.get_rank()))
+            dist.all_reduce(values, group=group)
+            assert values.tolist() == [float(sum(ranks))] * 100
+    return "all right"
+
+
 def modes() -> str:
     """A script's own modes are not Hulk's: inference, other default types; what gloo lets pass passes."""
     rank, size = dist.get_rank(), dist.get_world_size()
@@ -333,6 +344,7 @@ KINDS: dict[str, Callable[[], str]] = {
     "collectives": collectives,
     "small": small,
     "groups": groups,
+    "unplanned": unplanned,
     "modes": modes,
     "only_read": only_read,
     "nested": nested,
