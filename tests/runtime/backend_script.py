@@ -1,5 +1,8 @@
 """Plain torch over the backend `hulk`: what each rank's collectives are, beside what they must be; a line for each."""
 
+import functools
+import math
+import operator
 import os
 import sys
 import time
@@ -7,6 +10,7 @@ import zlib
 from collections.abc import Callable
 from datetime import timedelta
 
+import pytest
 import torch
 import torch.distributed as dist
 from hulk_runtime.collective import backend
@@ -120,6 +124,39 @@ def collectives() -> str:
     received = torch.full((2,), float(rank))
     dist.broadcast(received, src=size - 1)
     assert received.tolist() == [size - 1.0] * 2
+    return "all right"
+
+
+def rest() -> str:
+    """What no plan takes: other operations, sparse tensors; torch itself refuses several types at once."""
+    rank, size = dist.get_rank(), dist.get_world_size()
+    mine = [rank + 2, 12 | 1 << rank, 7]
+    for operation, of_two in (
+        (dist.ReduceOp.PRODUCT, operator.mul),
+        (dist.ReduceOp.BAND, operator.and_),
+        (dist.ReduceOp.BOR, operator.or_),
+        (dist.ReduceOp.BXOR, operator.xor),
+    ):
+        values = torch.tensor([mine] * 5000)
+        dist.all_reduce(values, operation)
+        everyone = zip(*[[other + 2, 12 | 1 << other, 7] for other in range(size)], strict=True)
+        assert values.unique(dim=0).tolist() == [[functools.reduce(of_two, column) for column in everyone]], operation
+    factors = torch.full((50, 2), 1.5 + rank).t()
+    dist.all_reduce(factors, dist.ReduceOp.PRODUCT)
+    assert factors.unique().tolist() == [math.prod(1.5 + other for other in range(size))]
+    sparse = torch.sparse_coo_tensor([[0, rank + 1]], [1.0 + rank, 10.0], (size + 2,))
+    dist.all_reduce(sparse)
+    assert sparse.is_sparse
+    assert sparse.to_dense().tolist() == [size * (size + 1) / 2, *[10.0] * size, 0.0]
+    kinds = (torch.float32, torch.bfloat16, torch.int64)
+    several = [torch.full((3000,), rank, dtype=kind) for kind in kinds]
+    with pytest.raises(ValueError, match="different dtypes"):
+        dist.all_reduce_coalesced(several)
+    with pytest.raises(RuntimeError, match="same type"):
+        dist.group.WORLD.allreduce_coalesced(several)
+    for each in several:
+        dist.all_reduce(each)
+    assert [(each.dtype, each.unique().tolist()) for each in several] == [(kind, [sum(range(size))]) for kind in kinds]
     return "all right"
 
 
@@ -342,6 +379,7 @@ KINDS: dict[str, Callable[[], str]] = {
     "hsdp": hsdp,
     "fsdp": fsdp,
     "collectives": collectives,
+    "rest": rest,
     "small": small,
     "groups": groups,
     "unplanned": unplanned,

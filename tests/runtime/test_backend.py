@@ -35,7 +35,7 @@ def test_a_model_becomes_what_it_becomes_over_gloo(job, make_plan, kind: str) ->
 
 
 def test_every_collective_is_right_whoever_does_it(job, make_plan) -> None:
-    kinds = ("collectives", "small", "groups", "modes", "only_read", "nested", "without_cpu", "forked", "again")
+    kinds = ("collectives", "rest", "small", "groups", "modes", "only_read", "nested", "without_cpu", "forked", "again")
     ranks = job.run_ranks(two_regions(make_plan), SCRIPT, "hulk", *kinds)
     for kind in kinds:
         assert said(ranks, kind) == [f"{kind} all right"] * 4
