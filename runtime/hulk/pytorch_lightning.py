@@ -2,7 +2,8 @@
 
     pytorch_lightning.Trainer(strategy="ddp", callbacks=[hulk.pytorch_lightning.DiLoCoCallback(sync_every=50)], ...)
 
-Lightning's checkpoints hold where all replicas began and the outer step's state: training resumes from there.
+Lightning's checkpoints hold where all replicas began, the outer step's state and what was being summed: training
+resumes from there. Inner steps since a layer's last sum began are counted, but not made again.
 """
 
 import pytorch_lightning

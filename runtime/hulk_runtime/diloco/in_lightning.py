@@ -4,9 +4,6 @@ from typing import Any
 
 from hulk_runtime.diloco.context import DiLoCo
 
-_OF_ALL = ("global", "outer", "begun")
-"""What is the same on all replicas: of a Lightning checkpoint all ranks read what the first has written."""
-
 
 class Hooks:
     """Before the package's own Callback among a class's bases; `settings` are those of `hulk.DiLoCo`."""
@@ -33,12 +30,8 @@ class Hooks:
         self._leave(exception)
 
     def state_dict(self) -> dict[str, Any]:
-        """As Lightning asks for it."""
-        if self.diloco is None:
-            return {}
-        found = self.diloco.state_dict()
-        shared = [{key: fragment[key] for key in _OF_ALL} for fragment in found["fragments"]]
-        return {**found, "fragments": shared}
+        """Of a Lightning checkpoint all ranks read what the first has written."""
+        return {} if self.diloco is None else self.diloco.shared_state_dict()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Used when training starts."""
