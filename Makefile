@@ -27,7 +27,7 @@ test: tools ## Lint, types, import contracts, generated files, tests; the two la
 	@$(MAKE) --no-print-directory lint verify
 	@$(BIN)/hulk-lab build $(if $(filter 1,$(HULK_TEST_ALL)),--kueue)
 	tools/cargo test --locked
-	$(BIN)/pytest -q --doctest-modules --ignore=runtime/hulk/hf.py --ignore=runtime/hulk/lightning.py operator placement runtime lab/hulk_lab bench
+	$(BIN)/pytest -q --doctest-modules --ignore=runtime/hulk/hf.py --ignore=runtime/hulk/lightning.py --ignore=runtime/hulk/pytorch_lightning.py operator placement runtime lab/hulk_lab bench
 	$(PYTEST) --durations 50 --durations-min 1
 
 .PHONY: test-all

@@ -1,12 +1,13 @@
 """What a script takes from Hulk, where it wants more than a plan; each name is imported when it is first used.
 
-hulk.report         tell the step and the loss to whoever watches the job
-hulk.device_mesh    the plan as torch's DeviceMesh
-hulk.Checkpointer   sharded checkpoints: written while training goes on, resumed on another layout
-hulk.DiLoCo         replicas train apart and come together once a round
-hulk.Outer          DiLoCo's outer learning rate and momentum
-hulk.hf             DiLoCo in the Trainer of Hugging Face's transformers
-hulk.lightning      DiLoCo in PyTorch Lightning's Trainer
+hulk.report              tell the step and the loss to whoever watches the job
+hulk.device_mesh         the plan as torch's DeviceMesh
+hulk.Checkpointer        sharded checkpoints: written while training goes on, resumed on another layout
+hulk.DiLoCo              replicas train apart and come together once a round
+hulk.Outer               DiLoCo's outer learning rate and momentum
+hulk.hf                  DiLoCo in the Trainer of Hugging Face's transformers
+hulk.lightning           DiLoCo in PyTorch Lightning's Trainer
+hulk.pytorch_lightning   the same, where a script imports pytorch_lightning
 """
 
 import importlib
@@ -28,7 +29,7 @@ _MODULES: Final = {
     "device_mesh": "hulk_runtime.collective.device_mesh",
     "report": "hulk_runtime.job.step_record",
 }
-_TRAINERS: Final = ("hf", "lightning")
+_TRAINERS: Final = ("hf", "lightning", "pytorch_lightning")
 """Modules that import other projects, so that `from hulk import *` leaves them out."""
 
 

@@ -2,7 +2,8 @@
 
     trainer.add_callback(hulk.hf.DiLoCoCallback(trainer, sync_every=50))
 
-Each checkpoint of the Trainer gets a file for each rank, with which training resumes from the last outer step.
+Each checkpoint of the Trainer gets a file for each rank, with its own weights and inner optimizer: training resumes bit
+for bit.
 Replicas come together when the Trainer stops, before it saves its last checkpoint or loads its best one.
 """
 
@@ -12,6 +13,7 @@ import sys
 from typing import Any
 
 import torch
+from hulk_runtime.diloco import trained
 from hulk_runtime.diloco.context import DiLoCo
 from transformers import Trainer, TrainerCallback
 
@@ -34,9 +36,10 @@ class DiLoCoCallback(TrainerCallback):  # type: ignore[misc]  # transformers is 
         """The model is wrapped by now, and a checkpoint is read."""
         self._leave(KeyboardInterrupt)  # a training that broke off
         self.diloco = DiLoCo(self._trainer.model_wrapped, optimizer, **self._settings)
+        self._optimizer = trained.one_optimizer(optimizer)
         if state.global_step:
             folder = _folder(args, state) if isinstance(self._resumed, bool | None) else self._resumed
-            _load(self.diloco, _path(folder, args))
+            self._load(_path(folder, args))
         self.diloco.__enter__()
         self._is_apart = True
 
@@ -56,12 +59,33 @@ class DiLoCoCallback(TrainerCallback):  # type: ignore[misc]  # transformers is 
         """Beside what the Trainer saves."""
         assert self.diloco is not None
         os.makedirs(_folder(args, state), exist_ok=True)
-        torch.save(self.diloco.state_dict(), _path(_folder(args, state), args))
+        own = {name: one.detach() for name, one in self._trained().items()}
+        found = {"diloco": self.diloco.state_dict(), "model": own, "optimizer": self._optimizer.state_dict()}
+        torch.save(found, _path(_folder(args, state), args))
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Of a Trainer that has not said that it stops."""
         self._leave(None)
         self.diloco = None
+
+    def _load(self, path: str) -> None:
+        if not os.path.exists(path):
+            print(
+                f"hulk: training resumes without DiLoCo's state, {path} is not there: this replica begins a first "
+                "round at the checkpoint's weights, or where others have their state, at their last outer step",
+                file=sys.stderr,
+                flush=True,
+            )
+            return
+        assert self.diloco is not None
+        found = torch.load(path, weights_only=True)
+        self.diloco.load_state_dict(found["diloco"], keep_model=True)
+        for name, one in self._trained().items():
+            one.detach().copy_(found["model"][name])
+        self._optimizer.load_state_dict(found["optimizer"])
+
+    def _trained(self) -> dict[str, torch.nn.Parameter]:
+        return trained.parameters(self._trainer.model_wrapped, self._optimizer)
 
     def _leave_at_the_end(self, control: Any) -> None:
         if control.should_training_stop:
@@ -83,18 +107,6 @@ class DiLoCoCallback(TrainerCallback):  # type: ignore[misc]  # transformers is 
             return train(*arguments, **options)
 
         self._trainer.train = watched
-
-
-def _load(diloco: DiLoCo, path: str) -> None:
-    if os.path.exists(path):
-        diloco.load_state_dict(torch.load(path, weights_only=True))
-        return
-    print(
-        f"hulk: training resumes without DiLoCo's state, {path} is not there: this replica begins a first round at the "
-        "checkpoint's weights, or where others have their state, at their last outer step",
-        file=sys.stderr,
-        flush=True,
-    )
 
 
 def _folder(args: Any, state: Any) -> str:

@@ -1,5 +1,8 @@
 """Plain torch over the backend `hulk`: what each rank's collectives are, beside what they must be; a line for each."""
 
+import functools
+import math
+import operator
 import os
 import sys
 import time
@@ -7,6 +10,7 @@ import zlib
 from collections.abc import Callable
 from datetime import timedelta
 
+import pytest
 import torch
 import torch.distributed as dist
 from hulk_runtime.collective import backend
@@ -123,6 +127,39 @@ def collectives() -> str:
     return "all right"
 
 
+def rest() -> str:
+    """What no plan takes: other operations, sparse tensors; torch itself refuses several types at once."""
+    rank, size = dist.get_rank(), dist.get_world_size()
+    mine = [rank + 2, 12 | 1 << rank, 7]
+    for operation, of_two in (
+        (dist.ReduceOp.PRODUCT, operator.mul),
+        (dist.ReduceOp.BAND, operator.and_),
+        (dist.ReduceOp.BOR, operator.or_),
+        (dist.ReduceOp.BXOR, operator.xor),
+    ):
+        values = torch.tensor([mine] * 5000)
+        dist.all_reduce(values, operation)
+        everyone = zip(*[[other + 2, 12 | 1 << other, 7] for other in range(size)], strict=True)
+        assert values.unique(dim=0).tolist() == [[functools.reduce(of_two, column) for column in everyone]], operation
+    factors = torch.full((50, 2), 1.5 + rank).t()
+    dist.all_reduce(factors, dist.ReduceOp.PRODUCT)
+    assert factors.unique().tolist() == [math.prod(1.5 + other for other in range(size))]
+    sparse = torch.sparse_coo_tensor([[0, rank + 1]], [1.0 + rank, 10.0], (size + 2,))
+    dist.all_reduce(sparse)
+    assert sparse.is_sparse
+    assert sparse.to_dense().tolist() == [size * (size + 1) / 2, *[10.0] * size, 0.0]
+    kinds = (torch.float32, torch.bfloat16, torch.int64)
+    several = [torch.full((3000,), rank, dtype=kind) for kind in kinds]
+    with pytest.raises(ValueError, match="different dtypes"):
+        dist.all_reduce_coalesced(several)
+    with pytest.raises(RuntimeError, match="same type"):
+        dist.group.WORLD.allreduce_coalesced(several)
+    for each in several:
+        dist.all_reduce(each)
+    assert [(each.dtype, each.unique().tolist()) for each in several] == [(kind, [sum(range(size))]) for kind in kinds]
+    return "all right"
+
+
 def bits(values: torch.Tensor) -> bytes:
     """Also of what is not a number."""
     return bytes(values.contiguous().view(-1).view(torch.uint8).tolist())
@@ -212,6 +249,17 @@ def groups() -> str:
     mesh = init_device_mesh("cpu", (2, size // 2), mesh_dim_names=("dp_replicate", "dp_shard"))
     partial = DTensor.from_local(torch.full((4,), float(rank)), mesh["dp_replicate"], [Partial()])
     assert partial.redistribute(placements=[Replicate()]).to_local().tolist() == [rank + other] * 4
+    return "all right"
+
+
+def unplanned() -> str:
+    """Groups in some of three regions: two are alike, one is not."""
+    for ranks in ([0, 1], [0, 1], [1, 2]):
+        group = dist.new_group(ranks)
+        if dist.get_rank() in ranks:
+            values = torch.full((100,), float(dist.get_rank()))
+            dist.all_reduce(values, group=group)
+            assert values.tolist() == [float(sum(ranks))] * 100
     return "all right"
 
 
@@ -331,8 +379,10 @@ KINDS: dict[str, Callable[[], str]] = {
     "hsdp": hsdp,
     "fsdp": fsdp,
     "collectives": collectives,
+    "rest": rest,
     "small": small,
     "groups": groups,
+    "unplanned": unplanned,
     "modes": modes,
     "only_read": only_read,
     "nested": nested,

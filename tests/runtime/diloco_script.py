@@ -324,6 +324,7 @@ def resumed() -> None:
                 for step in range(1, 20):
                     if step == 12:
                         saved = copy.deepcopy([diloco.state_dict(), model.state_dict(), optimizer.state_dict()])
+                        shared = copy.deepcopy(diloco.shared_state_dict())
                         raise KeyboardInterrupt
                     reference.train(model, optimizer, step, dist.get_rank())
         except KeyboardInterrupt:
@@ -333,13 +334,24 @@ def resumed() -> None:
         model = reference.network()
         model.load_state_dict(of_model)
         optimizer = reference.adamw(model)
-        optimizer.load_state_dict(of_optimizer)
+        optimizer.load_state_dict(copy.deepcopy(of_optimizer))
         diloco = hulk.DiLoCo(model, optimizer, compression=compression, **STREAMING)
         diloco.load_state_dict(state, keep_model=True)
         with diloco:
             for step in range(12, 21):
                 reference.train(model, optimizer, step, dist.get_rank())
         same(model, whole, 0.0)
+        [mean] = [fragment["under_way"] for fragment in shared["fragments"] if "under_way" in fragment]
+        equal_everywhere(torch.cat([one.flatten() for one in mean.values()]))
+        if compression == "none":  # no feedback is shared
+            model.load_state_dict(of_model)
+            optimizer.load_state_dict(of_optimizer)
+            diloco = hulk.DiLoCo(model, optimizer, **STREAMING)
+            diloco.load_state_dict(shared, keep_model=True)
+            with diloco:
+                for step in range(12, 21):
+                    reference.train(model, optimizer, step, dist.get_rank())
+            same(model, whole, 1e-12)
 
 
 def goes_on_meanwhile() -> None:

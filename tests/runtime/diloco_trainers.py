@@ -80,15 +80,7 @@ def hf(folder: str) -> torch.Tensor:
         )
         model = Model()
         trainer = Trainer(model=model, args=arguments, train_dataset=Data(), eval_dataset=Data())
-
-        class Watched(hulk.hf.DiLoCoCallback):
-            def on_train_begin(self, *arguments: Any, **named: Any) -> None:
-                super().on_train_begin(*arguments, **named)
-                if resume:
-                    path = os.path.join(resume, f"diloco-{dist.get_rank()}.pt")
-                    require_anchor(model.body, self.diloco, torch.load(path))
-
-        trainer.add_callback(Watched(trainer, **SETTINGS))
+        trainer.add_callback(hulk.hf.DiLoCoCallback(trainer, **SETTINGS))
         trainer.train(resume_from_checkpoint=resume)
         return trainer
 
@@ -101,7 +93,9 @@ def hf(folder: str) -> torch.Tensor:
     assert best.state.best_model_checkpoint.endswith("checkpoint-3"), "where the loss was largest"
     for name, one in load_file(os.path.join(best.state.best_model_checkpoint, "model.safetensors")).items():
         assert torch.equal(best.model.state_dict()[name], one), name
-    return vector(train("resumed", os.path.join(folder, "first", "checkpoint-4")).model)
+    resumed = vector(train("resumed", os.path.join(folder, "first", "checkpoint-4")).model)
+    assert torch.equal(resumed, found)
+    return resumed
 
 
 def by_lightning(folder: str) -> torch.Tensor:
@@ -128,6 +122,7 @@ def by_lightning(folder: str) -> torch.Tensor:
                 super().on_train_start(*arguments)
                 if path:
                     state = torch.load(path)["callbacks"][self.state_key]
+                    assert any("under_way" in fragment for fragment in state["fragments"])
                     require_anchor(model.body, self.diloco, state)
 
         os.environ["NODE_RANK"] = os.environ["RANK"]  # as in a pod, or each would write the checkpoints

@@ -35,11 +35,22 @@ def test_a_model_becomes_what_it_becomes_over_gloo(job, make_plan, kind: str) ->
 
 
 def test_every_collective_is_right_whoever_does_it(job, make_plan) -> None:
-    kinds = ("collectives", "small", "groups", "modes", "only_read", "nested", "without_cpu", "forked", "again")
+    kinds = ("collectives", "rest", "small", "groups", "modes", "only_read", "nested", "without_cpu", "forked", "again")
     ranks = job.run_ranks(two_regions(make_plan), SCRIPT, "hulk", *kinds)
     for kind in kinds:
         assert said(ranks, kind) == [f"{kind} all right"] * 4
     assert "by torch, not as planned: some are float64" in ranks[0].output
+
+
+def test_groups_that_the_plan_does_not_know_exchange_equal_shares_and_say_so_once(job, make_plan) -> None:
+    ranks = job.run_ranks(make_plan((1, 1, 1), **wan()), SCRIPT, "hulk", "unplanned")
+    assert said(ranks, "unplanned") == ["unplanned all right"] * 3
+    assert said(ranks, "planned") == ["planned 2", "planned 3", "planned 1"]
+    told = [line for rank in ranks for line in rank.output.splitlines() if "by equal exchange" in line]
+    assert told == [
+        f"2 ranks sum by equal exchange: nothing is planned between region-{first}, region-{first + 1} alone"
+        for first in range(2)
+    ]
 
 
 def test_shards_in_several_regions_are_told_of(job, make_plan) -> None:

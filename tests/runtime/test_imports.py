@@ -12,13 +12,19 @@ ENTRIES = (
     "hulk_runtime.collective.backend",
     "hulk_runtime.instrumentation.sitecustomize",
     "hulk_runtime.sharded_checkpoints.checkpointer",
+    "hulk.lightning",
+    "hulk.pytorch_lightning",
 )
 CIPHERS = "hulk_runtime.collective.wire.ciphers"
 """Alone imports cryptography, by a name that it makes up."""
 EVERYWHERE = sys.stdlib_module_names | {"torch", "fsspec"}
 """Torch itself requires fsspec."""
 OURS = {"hulk", "hulk_runtime"}
-OF_THE_PROGRAM = {"hulk.hf": {"transformers"}, "hulk.lightning": {"lightning"}}
+OF_THE_PROGRAM = {
+    "hulk.hf": {"transformers"},
+    "hulk.lightning": {"lightning"},
+    "hulk.pytorch_lightning": {"pytorch_lightning"},
+}
 """What is imported only where the program has imported it before."""
 
 

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +110,19 @@ def test_nobody_waits_in_torchs_own_collective_for_a_rank_that_is_lost(job: Any,
     assert all("RankLostError: rank 3 was lost" in rank.output for rank in ranks[:3]), ranks[0].output
 
 
+@pytest.mark.parametrize(
+    "trainer", ["accelerate", *(pytest.param(name, marks=pytest.mark.whole) for name in ("hf", "lightning"))]
+)
+def test_so_it_has_in_every_trainer(job: Any, make_plan: Any, trainer: str) -> None:
+    """One rank is killed in the midst of its training."""
+    ranks = start_trainer(job, make_plan((1, 1, 1), **wan()), trainer, STEPS="1000000")
+    for rank in ranks:
+        rank.wait_for("step 3 ended")
+    os.kill(ranks[2].popen.pid, signal.SIGKILL)
+    assert [rank.wait() for rank in ranks] == [69, 69, -signal.SIGKILL], ranks[0].output
+    assert all("RankLostError: rank 2 was lost" in rank.output for rank in ranks[:2]), ranks[0].output
+
+
 @pytest.mark.parametrize("launcher", ["torchrun", "hulk-launch"])
 def test_a_launcher_changes_nothing(job: Any, make_plan: Any, launcher: str) -> None:
     """Two workers of two ranks each; what the launcher leaves with is what its ranks leave with."""
@@ -130,25 +144,24 @@ def test_a_launcher_changes_nothing(job: Any, make_plan: Any, launcher: str) -> 
     assert codes[0] == 69, ranks[0].output
 
 
+def start_trainer(job: Any, document: Any, trainer: str, **environment: str) -> list[Any]:
+    """Ranks of a trainer's script that knows nothing of Hulk."""
+    command = (str(Path(__file__).with_name("trainers_apart.py")), str(python.build_packages("trainers")), trainer)
+    found: list[Any] = job.start_ranks(document, *INSTRUMENTED, *command, **AUTO, **environment)
+    return found
+
+
 def train_apart(job: Any, make_plan: Any, trainer: str, **plan: Any) -> list[Any]:
-    """Ranks of a trainer's script that knows nothing of Hulk, in rounds of four steps."""
-    found: list[Any] = job.run_ranks(
-        make_plan((1, 1), sync={"mode": "local", "innerSteps": 4}, **plan),
-        *(
-            *INSTRUMENTED,
-            str(Path(__file__).with_name("trainers_apart.py")),
-            str(python.build_packages("trainers")),
-            trainer,
-        ),
-        **AUTO,
-    )
+    """In rounds of four steps."""
+    found = start_trainer(job, make_plan((1, 1), sync={"mode": "local", "innerSteps": 4}, **plan), trainer)
+    assert [rank.wait() for rank in found] == [0, 0], "\n".join(rank.output for rank in found)
     assert "Trainer trains by DiLoCo in rounds of 4 steps" in found[0].output
     assert "trains by DiLoCo" not in found[1].output
     return found
 
 
 @pytest.mark.whole
-@pytest.mark.parametrize("trainer", ["hf", "lightning"])
+@pytest.mark.parametrize("trainer", ["hf", "lightning", "pytorch_lightning"])
 def test_a_trainer_trains_apart_by_itself(job: Any, make_plan: Any, trainer: str) -> None:
     """The job's rounds are of four steps: the replicas are the same after the fourth and the eighth, and only then."""
     ranks = train_apart(job, make_plan, trainer, **wan(2, classes=TWO))

@@ -1,8 +1,9 @@
-"""Trainers' own loops that know nothing of Hulk: `trainers_apart.py PACKAGES hf|lightning`.
+"""Loops of trainers that know nothing of Hulk: `PACKAGES hf|lightning|pytorch_lightning|accelerate`.
 
-Replicas differ within a round, as each has its own batches, and are the same at the end.
+Where they train apart, replicas differ within a round, as each has its own batches, and are the same at the end.
 """
 
+import importlib
 import os
 import sys
 from typing import Any
@@ -11,14 +12,14 @@ import torch
 import torch.distributed as dist
 
 sys.path.append(sys.argv[1])
-NUM_STEPS = 8
+NUM_STEPS = int(os.environ.get("STEPS", "8"))
 
 
 class Data(torch.utils.data.Dataset):
     """Rows that differ."""
 
     def __len__(self) -> int:
-        return 2 * NUM_STEPS
+        return dist.get_world_size() * NUM_STEPS
 
     def __getitem__(self, number: int) -> dict[str, torch.Tensor]:
         return {"x": torch.randn(3, generator=torch.Generator().manual_seed(number))}
@@ -32,6 +33,12 @@ def are_same(model: torch.nn.Module) -> bool:
     return all(torch.equal(one, mine) for one in everyone)
 
 
+def look(seen: list[bool], model: torch.nn.Module) -> None:
+    """After each step."""
+    seen.append(are_same(model))
+    print(f"step {len(seen)} ended", flush=True)
+
+
 def hf(seen: list[bool]) -> torch.nn.Module:
     from transformers import Trainer, TrainerCallback, TrainingArguments
 
@@ -41,7 +48,7 @@ def hf(seen: list[bool]) -> torch.nn.Module:
 
     class Look(TrainerCallback):
         def on_step_end(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
-            seen.append(are_same(model))
+            look(seen, model)
 
     arguments = TrainingArguments(
         output_dir="/tmp/unused",
@@ -61,7 +68,7 @@ def hf(seen: list[bool]) -> torch.nn.Module:
 
 
 def by_lightning(seen: list[bool]) -> torch.nn.Module:
-    import lightning
+    lightning = importlib.import_module(sys.argv[2])
 
     class Model(lightning.LightningModule):
         def __init__(self) -> None:
@@ -75,13 +82,13 @@ def by_lightning(seen: list[bool]) -> torch.nn.Module:
             return torch.optim.SGD(self.parameters(), lr=0.1)
 
         def on_train_batch_end(self, *_: Any) -> None:
-            seen.append(are_same(self))
+            look(seen, self)
 
     os.environ["NODE_RANK"] = os.environ["RANK"]  # as in a pod
     trainer = lightning.Trainer(
         accelerator="cpu",
         devices=1,
-        num_nodes=2,
+        num_nodes=int(os.environ["WORLD_SIZE"]),
         strategy="ddp",
         max_steps=NUM_STEPS,
         logger=False,
@@ -94,8 +101,22 @@ def by_lightning(seen: list[bool]) -> torch.nn.Module:
     return model
 
 
+def accelerate(seen: list[bool]) -> torch.nn.Module:
+    from accelerate import Accelerator
+
+    accelerator, model = Accelerator(cpu=True), torch.nn.Linear(3, 3)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    wrapped, optimizer, batches = accelerator.prepare(model, optimizer, torch.utils.data.DataLoader(Data()))
+    for batch in batches:
+        optimizer.zero_grad()
+        accelerator.backward(wrapped(batch["x"]).square().mean())
+        optimizer.step()
+        look(seen, model)
+    return model
+
+
 if __name__ == "__main__":
     torch.manual_seed(0)
     seen: list[bool] = []
-    trained = {"hf": hf, "lightning": by_lightning}[sys.argv[2]](seen)
+    trained = {"hf": hf, "accelerate": accelerate}.get(sys.argv[2], by_lightning)(seen)
     print(f"same {are_same(trained)} within {seen}", flush=True)

@@ -3,6 +3,7 @@
 import atexit
 import contextlib
 import functools
+import logging
 import os
 import socket
 import threading
@@ -29,6 +30,8 @@ from hulk_runtime.job import environment
 from hulk_runtime.job.environment import Environment
 from hulk_runtime.plan import wire
 from hulk_runtime.plan.flows import CollectivePlan
+
+log = logging.getLogger(__name__)
 
 _asked_for: dict[dist.ProcessGroup | None, Connecting | None] = {}
 _groups: list[Collective] = []
@@ -117,8 +120,16 @@ def _planned(group: dist.ProcessGroup, is_world: bool) -> Connecting | None:
     if _are_elsewhere(planned, members, group):
         say_by_torch("ranks are not on the workers that the plan has them on")
         return None
+    if len(part.regions) < len(whole.regions) and dist.get_rank(group) == 0:
+        _say_by_equal_exchange(dist.get_world_size(group), ", ".join(regions_of(group)))
     with torch.inference_mode(False):  # other threads write what is made here
         return _connect(planned, part, group, own.listener, members, "" if is_world else group.group_name)
+
+
+@functools.cache
+def _say_by_equal_exchange(num_ranks: int, regions: str) -> None:
+    """By a group's first rank, once for all groups alike."""
+    log.warning("%d ranks sum by equal exchange: nothing is planned between %s alone", num_ranks, regions)
 
 
 def _introduced(group: dist.ProcessGroup) -> tuple[Introduction, list[Member]]:

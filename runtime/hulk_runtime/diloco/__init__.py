@@ -10,4 +10,5 @@ ddp_apart      what sums gradients over all replicas in every step does so insid
 warmup         gradients of the first steps, summed in each of them
 sums           outer gradients over the replicas: exact, by planned flows, or as quantised payloads
 state          what a checkpoint holds
+in_lightning   what Lightning's Trainer calls
 """

@@ -270,6 +270,10 @@ class DiLoCo:
                 self._follow()
         return {"step": self._step, "fragments": [state.of_fragment(fragment) for fragment in self._fragments]}
 
+    def shared_state_dict(self) -> dict[str, Any]:
+        """What any replica can go on from where only one's checkpoint is kept; sums under way are waited for."""
+        return {**self.state_dict(), "fragments": [state.of_all(fragment) for fragment in self._fragments]}
+
     def load_state_dict(self, found: dict[str, Any], *, keep_model: bool = False) -> None:
         """Go on from there, outside a context. The model goes back to the last outer step of each fragment.
 

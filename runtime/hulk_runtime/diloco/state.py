@@ -38,6 +38,14 @@ def of_fragment(fragment: Fragment) -> dict[str, Any]:
     return found
 
 
+def of_all(fragment: Fragment) -> dict[str, Any]:
+    """What any replica can go on from: of a sum under way, which is waited for, the mean; and no feedback."""
+    found = {key: value for key, value in of_fragment(fragment).items() if key in ("global", "outer", "begun")}
+    if fragment.under_way is not None and fragment.under_way.sum is not None:
+        found["under_way"] = _named(fragment, fragment.under_way.sum.wait()[0])
+    return found
+
+
 def load(fragment: Fragment, state: Mapping[str, Any]) -> None:
     """The other way around, copied. Raises ValueError where it is of other parameters."""
     fragment.anchor_N.copy_(_flat(fragment, state["global"]))

@@ -23,7 +23,8 @@ def instrument() -> None:
         after_import("torch.distributed.distributed_c10d", _wrap)
         after_import("torch.distributed.elastic.multiprocessing.errors", _leave_as_ranks_do)
         after_import("transformers.trainer", trainers.hugging_face)
-        after_import("lightning.pytorch.trainer.trainer", trainers.lightning)
+        for package in ("lightning.pytorch", "pytorch_lightning"):
+            after_import(f"{package}.trainer.trainer", trainers.lightning)
 
 
 def _wrap(torch_distributed: ModuleType) -> None:

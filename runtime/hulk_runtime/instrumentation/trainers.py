@@ -4,6 +4,7 @@ Also in one region, where no sums are planned.
 """
 
 import functools
+import importlib
 import os
 import sys
 from collections.abc import Callable
@@ -25,13 +26,14 @@ def hugging_face(transformers_trainer: ModuleType) -> None:
 
 
 def lightning(lightning_trainer: ModuleType) -> None:
-    """As its Trainer's first callback."""
+    """As its Trainer's first callback; of whichever package it is, it takes that one's callbacks."""
+    package = lightning_trainer.__name__.partition(".")[0]
 
     def add(trainer: Any) -> None:
-        from hulk.lightning import DiLoCoCallback  # imports the Trainer
+        from hulk_runtime.diloco.in_lightning import Hooks  # imports torch
 
-        if not any(isinstance(each, DiLoCoCallback) for each in trainer.callbacks):
-            trainer.callbacks.insert(0, DiLoCoCallback())
+        if not any(isinstance(each, Hooks) for each in trainer.callbacks):
+            trainer.callbacks.insert(0, importlib.import_module(f"hulk.{package}").DiLoCoCallback())
             _say("Lightning's Trainer")
 
     _once_made(lightning_trainer.Trainer, add)
