@@ -55,6 +55,14 @@ class Meeting:
             self.store.set(f"all {what}", "")
         self.store.wait([f"all {what}"], timedelta(minutes=10))
 
+    def leave(self) -> None:
+        """The rank that has the store goes last."""
+        self.wait("left")
+        if self.rank == 0:
+            self.store.wait(["all gone"], timedelta(minutes=10))
+        elif self.store.add("gone", 1) == self.size - 1:
+            self.store.set("all gone", "")
+
 
 def fragments(model: Gpt) -> list[torch.nn.Module]:
     """FRAGMENTS, of one block each."""
@@ -167,7 +175,7 @@ def main() -> None:
     judge = ByteTask(TRAINED_HERE.plan(), torch.device("cpu"), 0.0, source[-HELD_OUT_BYTES:])
     for step, at_s, values in looks if meeting.rank == 0 else []:
         print(f"look {step} {at_s - connected_s:.4f} {_loss(judge, values):.5f}", flush=True)
-    meeting.wait("left")
+    meeting.leave()
 
 
 @torch.no_grad()
