@@ -262,7 +262,7 @@ def _sent(group: PlannedGroup, tensors: Any, options: Any) -> Carried | None:
     if own is None or not _is_small(own, 1):
         return None
     is_root = root == group.rank()
-    if why_not_planned([own.detach().contiguous() if is_root else own], (own.dtype,)):
+    if why_not_planned([own], (own.dtype,), are_written=not is_root):
         return None
     return Sent(own, is_root=is_root)
 

@@ -91,7 +91,9 @@ def say_by_torch(why: str) -> None:
     log.warning("gradients are summed by torch, not as planned: %s", why)
 
 
-def why_not_planned(tensors: Sequence[torch.Tensor], dtypes: Sequence[torch.dtype] = DTYPES) -> str:
+def why_not_planned(
+    tensors: Sequence[torch.Tensor], dtypes: Sequence[torch.dtype] = DTYPES, *, are_written: bool = True
+) -> str:
     """Why the plan's sums cannot take these as values of such types; empty where they can."""
     first = tensors[0]
     if any(tensor.layout is not torch.strided for tensor in tensors):
@@ -102,7 +104,7 @@ def why_not_planned(tensors: Sequence[torch.Tensor], dtypes: Sequence[torch.dtyp
         return f"some are on {first.device}"
     if any(tensor.dtype is not first.dtype or tensor.device != first.device for tensor in tensors):
         return "some are of several types, or on several devices"
-    if any(map(_is_expanded, tensors)):
+    if are_written and any(map(_is_expanded, tensors)):
         return "some have one value at several places"
     return ""
 
